@@ -1,4 +1,4 @@
-"""The command line inside the test process, which has imported everything already."""
+"""The command line inside the test process, where everything is imported already."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from prefect_tune.deployments.cli.command import main
 
 @dataclass(frozen=True)
 class CommandLine:
-    """`prefect-tune` with a home of its own; flows go to the server of the test run."""
+    """`prefect-tune` with a separate home; flows go to the server of the test run."""
 
     home: Path
 
@@ -26,7 +26,7 @@ class CommandLine:
         return result
 
     def json(self, *arguments: object) -> Any:
-        """What `prefect-tune ... --json` prints."""
+        """Return the output of `prefect-tune ... --json`."""
         result = self(*arguments, "--json")
         assert result.exit_code == 0, result.stderr
         return json.loads(result.stdout)

@@ -1,4 +1,4 @@
-"""Settings of the whole test run, and the one Prefect server that it shares."""
+"""Settings of the whole test run, and its shared Prefect server."""
 
 import os
 
@@ -41,7 +41,7 @@ STARTS = ((subprocess.Popen, "__init__"), (BaseProcess, "start"), (os, "fork"), 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses services as slow, and put long files first: the rest fills gaps."""
+    """Mark tests with services as slow, and put long files first, so that short ones fill up."""
     for item in items:
         if not SERVICES.isdisjoint(item.fixturenames):
             item.add_marker("slow")
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _quick_tests_start_no_process(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hold quick tests to their promise; what a refusal raises may be caught, so it is noted."""
+    """Check that quick tests start no process, even if the test catches the refusal."""
     if any(map(request.node.get_closest_marker, ("slow", "full", "tools"))):
         yield
         return
@@ -71,7 +71,7 @@ def _quick_tests_start_no_process(request: pytest.FixtureRequest) -> Iterator[No
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A home of the product's own for the whole run."""
+    """A home of the product for the whole run."""
     folder = tmp_path_factory.mktemp("home")
     os.environ["PREFECT_TUNE_HOME"] = str(folder)
     yield folder
@@ -80,7 +80,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def server(home: Path) -> Iterator[str]:
-    """The API URL of a real Prefect server; flows of the test process use it."""
+    """The API URL of a real Prefect server, used by flows of the test process."""
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
     from processes import server_of
 
@@ -94,7 +94,7 @@ def server(home: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> "Ended":
-    """Two small studies that have ended, without a server; nobody changes them."""
+    """Two small finished studies, made without a server and never changed."""
     from finished.ended import Ended
 
     return Ended.in_folder(tmp_path_factory.mktemp("ended"))

@@ -1,4 +1,4 @@
-"""Curves of a model that trains in epochs, `net`, beside one that is fitted at once, `knn`."""
+"""Curves of a model that trains in epochs, `net`, and of one fitted at once, `knn`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,29 +36,29 @@ _NET = algorithm("net", _LEVEL, _RATE)
 
 
 def nets() -> Space:
-    """One model with two numbers: where its curve ends, and how soon."""
+    """Return one model with two numbers: the end of its curve, and the speed."""
     return Space("nets", (Step("model", (_NET,)),))
 
 
 def mixed_nets() -> Space:
-    """The same behind a scaler, beside a model that is fitted at once."""
+    """Return the same model after a scaler, next to a model fitted at once."""
     models = _NET, algorithm("knn", _K)
     return Space("mixed nets", (Step("scale", (NONE, UNIT)), Step("model", models)))
 
 
 def net(level: float, rate: float = 0.5) -> Configuration:
-    """A net of `nets`."""
+    """Return a net of `nets`."""
     return Configuration.of(nets(), ("net",), [{"level": float(level), "rate": rate}])
 
 
 def at(level: float, scale: str = "none") -> Configuration:
-    """A net of `mixed_nets`, behind a scaler."""
+    """Return a net of `mixed_nets`, after a scaler."""
     values = {"level": float(level), "rate": 0.5}
     return Configuration.of(mixed_nets(), (scale, "net"), [{}, values])
 
 
 def knn(k: float, scale: str = "none") -> Configuration:
-    """A model of `mixed_nets` that is fitted at once."""
+    """Return a model of `mixed_nets` that is fitted at once."""
     return Configuration.of(mixed_nets(), (scale, "knn"), [{}, {"k": float(k)}])
 
 
@@ -69,9 +69,9 @@ def stretch(
     epochs: int | None = None,
     **evaluation: Any,
 ) -> Trial:
-    """A stretch that has ended, with the losses of all its epochs, or the one at the end.
+    """Return a finished partial training, with the losses of all epochs or only the last one.
 
-    As many epochs were requested as there are losses, unless it is said.
+    The number of requested epochs is the number of losses unless given.
     """
     curve = () if isinstance(losses, float) else tuple(losses)
     asked = epochs or len(curve) or T_MAX
@@ -83,7 +83,7 @@ def stretch(
 
 
 def crashed(number: int, configuration: Configuration, epochs: int) -> Trial:
-    """A stretch that has failed after a hundred seconds."""
+    """Return a partial training that failed after a hundred seconds."""
     failure = Failure(FailureKind.CRASHED, "its worker died", cost_seconds=100.0)
     return Trial(number, Query(configuration, epochs=epochs)).started().failed(failure)
 
@@ -91,24 +91,24 @@ def crashed(number: int, configuration: Configuration, epochs: int) -> Trial:
 def curves_from(
     *trials: Trial, space: Space | None = None
 ) -> Mapping[Configuration, LearningCurve]:
-    """The curves of trials, in `nets` or `mixed_nets` if no other space is given."""
+    """Return the curves of trials, in `nets` or `mixed_nets` unless another space is given."""
     known = nets() if len(trials[0].query.configuration.path) == 1 else mixed_nets()
     return curves_of(recorded(*trials), space or known, CURVES, T_MAX)
 
 
 def curve(*trials: Trial) -> LearningCurve:
-    """The curve of the trials of one configuration."""
+    """Return the curve of the trials of one configuration."""
     (only,) = curves_from(*trials).values()
     return only
 
 
 def bapi(space: Space | None = None, epochs: int = T_MAX, **options: Any) -> Bapi:
-    """The method, on `nets` if no other space is given."""
+    """Return BAPI, on `nets` unless another space is given."""
     return Bapi(space or nets(), 0, replace(CURVES, epochs=epochs), **options)
 
 
 def power_law(optimizer: Optimizer, query: Query) -> Evaluation:
-    """Losses that fall to a level of their own; an epoch takes 1 to 7 seconds."""
+    """Return losses that fall to their own level; an epoch takes 1 to 7 seconds."""
     values = {name: float(value) for name, value in query.configuration["model"].values}
     is_net, t_max = query.configuration.path[-1] == "net", optimizer.objective.epochs or 1
     epochs, rate = query.epochs or t_max, values.get("rate", 0.5)

@@ -1,4 +1,4 @@
-"""A Dask scheduler with workers that others started, in processes of their own."""
+"""A Dask scheduler with externally started workers, in separate processes."""
 
 import json
 import os
@@ -28,16 +28,16 @@ class ExternalCluster:
 
     @property
     def note(self) -> Path:
-        """The file in which the scheduler notes its address."""
+        """The file with the address of the scheduler."""
         return self.folder / "scheduler.json"
 
     @property
     def address(self) -> str:
-        """That of the scheduler."""
+        """Address of the scheduler."""
         return str(json.loads(self.note.read_text())["address"])
 
     def start_scheduler(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the scheduler, and wait until it answers."""
         self._start("scheduler", "--port", "0")
         wait_for(lambda: self.note.exists() and self.note.read_text().endswith("}"))
 
@@ -46,7 +46,7 @@ class ExternalCluster:
         return self._start("worker", *(options or OPTIONS), **variables)
 
     def stop(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
-        """Kill some of the processes with all that they have started."""
+        """Kill some of the processes with all their children."""
         for process in processes:
             self.processes.remove(process)
             with suppress(psutil.NoSuchProcess):
@@ -72,7 +72,7 @@ class ExternalCluster:
 
 @contextmanager
 def external_cluster(folder: Path, **variables: str) -> Iterator[ExternalCluster]:
-    """A cluster without workers, in an environment with these variables."""
+    """Yield a cluster without workers, in an environment with these variables."""
     folder.mkdir(exist_ok=True)
     external = ExternalCluster(folder, variables)
     try:

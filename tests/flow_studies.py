@@ -24,7 +24,7 @@ from prefect_tune.tasks.problem import Problem, StudyContext
 
 
 def prepare_study(parameters: Mapping[str, Any], **more: Any) -> PreparedStudy:
-    """A study that is entered by the parameters of the flow `tune`."""
+    """Enter a study by the parameters of the flow `tune`."""
     request = StudyRequest.parse(parameters)
     return prepare_run(request, request.open_store(), **more)
 
@@ -70,17 +70,17 @@ USELESS = ModelCheck(
 
 
 def study_view(**changes: Any) -> StudyView:
-    """The study of `SUMMARY` with changes, which are JSON values."""
+    """Return the study of `SUMMARY` with changes, which are JSON values."""
     return from_document(StudyView, SUMMARY | changes)
 
 
 def plan(**changes: Any) -> StudyPlan:
-    """Three folds of a table, a fifth of the rows for the test, by chance; with other options."""
+    """Return a plan of three random folds and a fifth of the rows as test rows."""
     return changed(USUAL, **changes)
 
 
 def changed(plan: StudyPlan, **changes: Any) -> StudyPlan:
-    """The plan with changes of its options and of its other fields."""
+    """Return the plan with changes of its options and of its other fields."""
     names = {field.name for field in fields(StudyPlan)}
     of_plan = {name: value for name, value in changes.items() if name in names}
     of_options = {name: value for name, value in changes.items() if name not in names}
@@ -93,12 +93,12 @@ def changed(plan: StudyPlan, **changes: Any) -> StudyPlan:
 
 
 def plan_of(context: StudyContext, **changes: Any) -> StudyPlan:
-    """The plan of `context_of`."""
+    """Return the plan of `context_of`."""
     return plan(problem=context.problem, **changes)
 
 
 def enter(context: StudyContext, name: str, **changes: Any) -> StudyPlan:
-    """Enter a study into the ledger; its plan."""
+    """Enter a study into the ledger, and return its plan."""
     plan = plan_of(context, **changes)
     ledger = Ledger(store_of(context).database)
     assert ledger.create_study(name, plan.problem.to_json(), plan.to_json())
@@ -107,21 +107,21 @@ def enter(context: StudyContext, name: str, **changes: Any) -> StudyPlan:
 
 @contextmanager
 def entered(context: StudyContext, name: str, **changes: Any) -> Iterator[Study]:
-    """A study that is entered and opened."""
+    """Enter and open a study."""
     plan = enter(context, name, **changes)
     with Study.opened(store_of(context), name, plan) as study:
         yield study
 
 
 def begin(study: Study, query: Query | None = None) -> Trial:
-    """Start the next trial, which is one of that query if it is given."""
+    """Start the next trial, with that query if given."""
     if query is not None:
         study.optimizer._propose = lambda *_: query  # type: ignore[method-assign]
     return study.set_trial(study.ask(Budget()).started())
 
 
 def tell(study: Study, came: Evaluation | Failure, query: Query | None = None) -> Trial:
-    """Tell what came of the next trial, which is one of that query if it is given."""
+    """Tell the outcome of the next trial, with that query if given."""
     trial = begin(study, query)
     told = trial.failed(came) if isinstance(came, Failure) else trial.completed(came)
     study.tell(told)
@@ -129,6 +129,6 @@ def tell(study: Study, came: Evaluation | Failure, query: Query | None = None) -
 
 
 def pinned(store: ArtifactStore) -> set[str]:
-    """Keys that sessions have pinned."""
+    """Return the keys that sessions have pinned."""
     with store.database.read() as connection:
         return set(connection.execute(pinned_keys()).scalars())

@@ -1,4 +1,4 @@
-"""Threads and processes that work on one store at the same time, or are killed at it."""
+"""Threads and processes that use one store at the same time, or are killed meanwhile."""
 
 import multiprocessing
 import signal
@@ -9,7 +9,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def run_together(act: Callable[..., object], *given: tuple[object, ...]) -> None:
-    """Run a function in a process for each tuple of arguments; all processes must end well."""
+    """Run a function in one process per tuple of arguments; all processes must succeed."""
     processes = [SPAWN.Process(target=act, args=arguments) for arguments in given]
     for process in processes:
         process.start()
@@ -19,7 +19,7 @@ def run_together(act: Callable[..., object], *given: tuple[object, ...]) -> None
 
 
 def run_in_threads(*acts: Callable[[], object]) -> None:
-    """Call these at the same time, each in a thread of its own."""
+    """Call the functions at the same time, each in a separate thread."""
     threads = [Thread(target=act) for act in acts]
     for thread in threads:
         thread.start()
@@ -28,7 +28,7 @@ def run_in_threads(*acts: Callable[[], object]) -> None:
 
 
 def run_killed(work: Callable[..., None], *arguments: object) -> None:
-    """Run in a process of its own, which kills itself."""
+    """Run a function in a separate process, which kills itself."""
     process = SPAWN.Process(target=work, args=arguments)
     process.start()
     process.join(200)

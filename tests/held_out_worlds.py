@@ -1,4 +1,4 @@
-"""Predictions of held-out rows by models that nobody trained."""
+"""Held-out predictions by models without training."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ def held_out_of(
     fold: np.ndarray | None = None,
     groups: np.ndarray | None = None,
 ) -> HeldOut:
-    """Candidates for an ensemble.
+    """Return candidates for an ensemble.
 
     Args:
         y: Classes (whole numbers from 0) or numbers, shape (m,).
@@ -47,7 +47,7 @@ def _predictions(predicted: np.ndarray) -> Predictions:
 def noisy_classes(
     n_models: int, n_rows: int, skill: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Two classes, and models that are right with a probability, each on rows of its own."""
+    """Return two classes, and models that are right with a probability, on independent rows."""
     y = rng.permutation(np.arange(n_rows) % 2)
     is_right = rng.random((n_models, n_rows)) < skill
     return y, np.where(is_right, y, 1 - y)

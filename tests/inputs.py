@@ -18,7 +18,7 @@ QUICK_OPTIONS = ("--method", "random", "--space", "small")
 
 
 def table(n: int = 150, seed: int = 0) -> pd.DataFrame:
-    """Numbers and categories with gaps, and a target that a model can learn: about 15 % error."""
+    """Return numbers and categories with missing values, and a target: about 15 % error."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 3))
     colour = rng.choice(["red", "green", "blue"], n)
@@ -32,14 +32,14 @@ def table(n: int = 150, seed: int = 0) -> pd.DataFrame:
 
 
 def write_table(folder: Path, n: int = 150, seed: int = 0) -> Path:
-    """`table` as CSV."""
+    """Write `table` as CSV."""
     path = folder / "table.csv"
     table(n, seed).to_csv(path, index=False)
     return path
 
 
 def written(frame: pd.DataFrame, path: Path) -> str:
-    """A frame as Parquet or CSV, by the suffix of its file."""
+    """Write a frame as Parquet or CSV, by the suffix of its file."""
     if path.suffix == ".parquet":
         frame.to_parquet(path, index=False)
     else:
@@ -48,7 +48,7 @@ def written(frame: pd.DataFrame, path: Path) -> str:
 
 
 def stored(dataset: Dataset, folder: Path) -> Dataset:
-    """A data set as a store in a folder gives it back."""
+    """Return a data set as read back from a store in a folder."""
     store = ArtifactStore(StoreAddress(str(folder / "store")))
     back = load_dataset(store, import_dataset(dataset, store))
     store.close()
@@ -56,7 +56,7 @@ def stored(dataset: Dataset, folder: Path) -> Dataset:
 
 
 def events() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Events of 40 patients with two label rows each, and their labels; code A tells the class."""
+    """Return events of 40 patients with two labels each; code A reveals the class."""
     rng = np.random.default_rng(0)
     rows, labels = [], []
     for patient in range(100, 140):
@@ -78,7 +78,7 @@ def event_rows(
     rows: Sequence[tuple[Any, ...]],
     codes: pd.DataFrame | None = None,
 ) -> EventRows:
-    """Rows of (patient, prediction time), and events of (patient, time, code, value)."""
+    """Return rows of (patient, prediction time), and events of (patient, time, code, value)."""
     frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
     labels = pd.DataFrame(rows, columns=["subject_id", "prediction_time"])
     for table, name in ((frame, "time"), (labels, "prediction_time")):
@@ -87,12 +87,12 @@ def event_rows(
 
 
 def codes_of(rows: EventRows, row: int) -> list[str]:
-    """The codes that a row sees."""
+    """Return the codes that a row may see."""
     return list(rows.events["code"][rows.start[row] : rows.stop[row]])
 
 
 def write_meds(folder: Path) -> Path:
-    """`events` as a MEDS folder with two shards and a sharded task, one of its shards empty."""
+    """Write `events` as a MEDS folder with two shards and a sharded task, one shard empty."""
     data, labels = events()
     (folder / "data" / "train").mkdir(parents=True)
     (folder / "labels" / "task").mkdir(parents=True)
@@ -110,7 +110,7 @@ BIG = 2**60 + 1
 
 
 def omop_tables() -> dict[str, pd.DataFrame]:
-    """Two persons with ids beyond 2^53, with gaps where the model allows them."""
+    """Return two persons with ids beyond 2^53, with missing values where the model allows them."""
     person = [BIG, BIG + 1]
     return {
         "person": pd.DataFrame(
@@ -158,7 +158,7 @@ def omop_tables() -> dict[str, pd.DataFrame]:
 
 
 def write_omop(folder: Path) -> Path:
-    """`omop_tables` as files, with labels."""
+    """Write `omop_tables` as files, with labels."""
     folder.mkdir()
     for name, frame in omop_tables().items():
         frame.to_csv(folder / f"{name}.csv", index=False)
@@ -200,7 +200,7 @@ x,2020-03-02T01:00:00Z,a-1,51185008,CT
 
 
 def write_synthea(folder: Path) -> Path:
-    """Two patients as Synthea exports them, with labels."""
+    """Write two patients as Synthea exports them, with labels."""
     folder.mkdir()
     for name, text in SYNTHEA.items():
         (folder / f"{name}.csv").write_text(text.lstrip())
@@ -208,7 +208,7 @@ def write_synthea(folder: Path) -> Path:
 
 
 def write_omop_log(folder: Path) -> Path:
-    """`events` as OMOP tables in capitals, with labels."""
+    """Write `events` as OMOP tables in capitals, with labels."""
     log, labels = events()
     folder.mkdir()
     timed = log[log["time"].notna()]
@@ -225,7 +225,7 @@ def write_omop_log(folder: Path) -> Path:
 
 
 def write_synthea_log(folder: Path) -> Path:
-    """`events` as Synthea exports them, with labels."""
+    """Write `events` as Synthea exports them, with labels."""
     log, labels = events()
     folder.mkdir()
     timed = log[log["time"].notna()]

@@ -10,7 +10,7 @@ __all__ = ["Heard", "Interrupting"]
 
 @dataclass
 class Heard:
-    """Remembers what it is told."""
+    """Remembers all notes, trials and ticks."""
 
     notes: list[str] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
@@ -22,7 +22,7 @@ class Heard:
     warn = note
 
     def check(self) -> None:
-        """Nobody has pressed Ctrl-C."""
+        """Report no interrupt."""
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
         self.trials.append(trial)
@@ -33,7 +33,7 @@ class Heard:
 
 @dataclass
 class Interrupting(LoggingObserver):
-    """Presses Ctrl-C when so many trials have ended."""
+    """Presses Ctrl-C once this number of trials has ended."""
 
     n_trials: int
 

@@ -1,4 +1,4 @@
-"""Flow and task runs that a Prefect server believes to be under way."""
+"""Flow and task runs that are open on a Prefect server."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +20,7 @@ def step() -> None:
 
 
 class OpenRuns:
-    """A flow run with two open trials, each with an open step, and a step that has ended."""
+    """A flow run with two open trials, each with an open step, and a finished step."""
 
     def __init__(self) -> None:
         with get_client(sync_client=True) as client:
@@ -31,7 +31,7 @@ class OpenRuns:
         self.add("done", self.one, Completed())
 
     def add(self, name: str, parent: UUID | None = None, state: Any = None, n: int = 1) -> UUID:
-        """Add so many task runs, and return the last one."""
+        """Add `n` task runs, and return the last one."""
         with get_client(sync_client=True) as client:
             for _ in range(n):
                 run = client.create_task_run(

@@ -1,4 +1,4 @@
-"""Another user of this machine, who tries what others may not do."""
+"""Another user of this machine, who tries forbidden actions."""
 
 import os
 import subprocess
@@ -14,12 +14,12 @@ if os.getuid() == 0:
 
 
 def run_as_other_user(imports: str, body: str, *arguments: object) -> str:
-    """What a program prints whose body runs as another user; as this one where we are not root.
+    """Return the output of a program whose body runs as another user, or as this one if not root.
 
     Args:
         imports: Run first, as ourselves: others may not be able to read the interpreter's files.
         body: Run as the other user; `sys.argv[1:]` are the arguments.
-        arguments: Its arguments.
+        arguments: Arguments of the program.
     """
     done = subprocess.run(
         [sys.executable, "-c", f"{imports}\n{_BECOME_NOBODY}\n{body}", *map(str, arguments)],

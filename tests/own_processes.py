@@ -1,4 +1,4 @@
-"""A program that has processes of its own after a search, started by methods of multiprocessing."""
+"""A program that starts its own processes after a search, by methods of multiprocessing."""
 
 import subprocess
 import sys
@@ -69,7 +69,7 @@ def assert_own_processes_work(search: str, folder: Path) -> list[str]:
 
 
 def _processes_of(home: Path) -> list[psutil.Process]:
-    """Processes whose environment names this home."""
+    """Return processes whose environment names this home."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):

@@ -126,7 +126,7 @@ def install(
     entry_points: Mapping[str, Mapping[str, str]] = ENTRY_POINTS,
     **edited: str,
 ) -> Path:
-    """Install the distribution, with some texts of modules edited, into a folder for `sys.path`."""
+    """Install the distribution, with some edited modules, into a folder for `sys.path`."""
     package = folder / "tune_extras"
     package.mkdir(parents=True)
     for module, text in {**MODULES, **edited}.items():
@@ -143,7 +143,7 @@ def write_metadata(
     modules: Sequence[str],
     groups: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Write the metadata of a distribution beside its modules, as `pip install` would."""
+    """Write the metadata of a distribution next to its modules, as `pip install` would."""
     about = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

@@ -1,4 +1,4 @@
-"""Trials, jobs and plain functions on the workers of a pool, inside and outside of flow runs."""
+"""Trials, jobs and plain functions on the workers of a pool, inside and outside flow runs."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,14 +50,14 @@ class Gate:
         self._folder = folder
 
     def before(self, context: StudyContext) -> StudyContext:
-        """The study with models that wait."""
+        """Return the study with models that wait."""
         return with_space(context, GATED.format(folder=str(self._folder)))
 
     def open(self) -> None:
         (self._folder / "open").touch()
 
     def arrived(self, n: int = 1, *, without: Sequence[int] = ()) -> list[int]:
-        """Sandboxes that wait here, once there are so many besides some."""
+        """Return sandboxes that wait at the gate, once there are `n` besides known ones."""
         return wait_for(lambda: (at := self._at(without)) and len(at) >= n and at)
 
     def _at(self, without: Sequence[int]) -> list[int]:
@@ -84,7 +84,7 @@ def in_flow(
     body: Callable[[DaskTrials], Any],
     **where: Any,
 ) -> tuple[Any, UUID]:
-    """What a body with trials returns, called inside of a flow run, and the id of that."""
+    """Return the result of a body with trials inside a flow run, and the id of the run."""
 
     run = _Body(body)
 
@@ -99,14 +99,14 @@ def in_flow(
 
 
 def start(trials: DaskTrials, context: StudyContext, *numbers: int, report: Any = "steps") -> None:
-    """Start trials of a study once there is room for each."""
+    """Start trials of a study, each once there is room."""
     for number in numbers:
         wait_for(trials.has_room)
         trials.submit(Trial(number, draw(context, number)).started(), report)
 
 
 def collected(trials: DaskTrials, n: int) -> list[Ended]:
-    """So many trials, once they have ended."""
+    """Return `n` trials once they have ended."""
     ended: list[Ended] = []
     wait_for(lambda: ended.extend(trials.collect(0.2)) or len(ended) >= n)
     return ended
@@ -114,7 +114,7 @@ def collected(trials: DaskTrials, n: int) -> list[Ended]:
 
 @contextmanager
 def local_pool(n_slots: int) -> Iterator[WorkerPool]:
-    """A pool of plain functions on a cluster on this machine."""
+    """Yield a pool of plain functions on a cluster on this machine."""
     with (
         local_cluster(n_slots) as (cluster, processes),
         distributed.Client(cluster, set_as_default=False) as client,
@@ -125,7 +125,7 @@ def local_pool(n_slots: int) -> Iterator[WorkerPool]:
 
 
 class PlainRunner:
-    """A runner of plain functions, in the place of a `LeanDaskTaskRunner`."""
+    """A runner of plain functions that replaces a `LeanDaskTaskRunner`."""
 
     def __init__(self, client: distributed.Client) -> None:
         self.client = client
@@ -138,12 +138,12 @@ class PlainRunner:
 
 
 def family() -> set[int]:
-    """Processes below this one."""
+    """Return processes below this one."""
     return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
 def listening(pids: Sequence[int] = ()) -> set[int]:
-    """Ports that this process and others listen at."""
+    """Return ports on which this process and others listen."""
     processes = [psutil.Process(pid) for pid in (os.getpid(), *pids)]
     return {
         c.laddr.port for p in processes for c in p.net_connections("tcp") if c.status == "LISTEN"
@@ -151,25 +151,25 @@ def listening(pids: Sequence[int] = ()) -> set[int]:
 
 
 def wait_for_file(path: Path) -> State[str]:
-    """Ends when a file is there."""
+    """Return once a file exists."""
     wait_for(path.exists)
     return Completed(data="opened")
 
 
 def die() -> None:
-    """The end of the process that calls it."""
+    """End the calling process."""
     kill(os.getpid())
 
 
 def noted_death(folder: Path) -> None:
-    """Dies whenever it is started, which it notes."""
+    """Note each start in a folder, and die."""
     folder.mkdir(exist_ok=True)
     (folder / str(os.getpid())).touch()
     die()
 
 
 def die_unless(path: Path) -> State[str]:
-    """Dies when it is called first."""
+    """Die in the first call only."""
     if not path.exists():
         path.touch()
         die()
@@ -177,7 +177,7 @@ def die_unless(path: Path) -> State[str]:
 
 
 def meet(folder: Path, number: int, n: int) -> State[int]:
-    """Ends when so many of these have begun."""
+    """Return once this number of calls has begun."""
     (folder / str(number)).touch()
     wait_for(lambda: len(list(folder.iterdir())) >= n)
     return Completed(data=number)

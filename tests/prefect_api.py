@@ -1,4 +1,4 @@
-"""Runs that a Prefect server has recorded."""
+"""Runs recorded by a Prefect server."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from processes import SECRETS
 
 @contextmanager
 def client_of(url: str | None) -> Iterator[Any]:
-    """A client of the server at an address; of that of the settings where there is none."""
+    """Return a client of the server at an address, by default of the configured server."""
     named = {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: SECRETS.get(url)} if url else {}
     with temporary_settings(named), get_client(sync_client=True) as client:
         yield client
@@ -34,7 +34,7 @@ def flow_runs(url: str | None = None) -> list[FlowRun]:
 
 
 def task_runs(flow_run_id: UUID, url: str | None = None) -> list[TaskRun]:
-    """The task runs of a flow run, each once, also while the server hears of more."""
+    """Return the task runs of a flow run, each once, even while the server receives more."""
     found: dict[UUID, TaskRun] = {}
     only = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
     with client_of(url) as client:

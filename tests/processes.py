@@ -1,4 +1,4 @@
-"""The command line in a process of its own, followed and killed from tests."""
+"""The command line in a separate process, observed and killed by tests."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def run(
 
 
 def run_python(program: str, *arguments: object, **options: Any) -> str:
-    """What a program prints on standard output."""
+    """Return the standard output of a program."""
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)], **options,
         capture_output=True, text=True, check=False, timeout=240,
@@ -46,7 +46,7 @@ def run_python(program: str, *arguments: object, **options: Any) -> str:
 
 
 def run_json(*arguments: object, home: Path, server: str | None = None) -> Any:
-    """What `prefect-tune ... --json` prints."""
+    """Return the output of `prefect-tune ... --json`."""
     done = run(*arguments, "--json", home=home, server=server)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -56,7 +56,7 @@ def run_json(*arguments: object, home: Path, server: str | None = None) -> Any:
 def started(
     *arguments: object, home: Path, server: str | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """`prefect-tune` running; killed with all that it started, if it still runs at the end."""
+    """Start `prefect-tune`; at the end, kill it with all its processes if it still runs."""
     process = subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         env=environment(home, server),
@@ -74,7 +74,7 @@ def started(
 
 
 def environment(home: Path, server: str | None = None) -> dict[str, str]:
-    """That of a user: as it was before the tests, another home, no server named but this one."""
+    """Return the environment of a user: as before the tests, with this home and server."""
     ours = ("PREFECT_", "PYTHONDONTWRITEBYTECODE", "OMP_", "OPENBLAS_", "MKL_")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     named = {"PREFECT_API_URL": server} if server else {}
@@ -84,7 +84,7 @@ def environment(home: Path, server: str | None = None) -> dict[str, str]:
 
 
 def sandboxes_of(pid: int) -> list[psutil.Process]:
-    """The sandboxes of a process and of its workers, which are copies of their zygotes."""
+    """Return the sandboxes of a process and its workers, which are copies of their zygotes."""
     found = []
     for process in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
@@ -95,7 +95,7 @@ def sandboxes_of(pid: int) -> list[psutil.Process]:
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:
-    """The first true value, or a failure after that long."""
+    """Return the first true value, or fail after the timeout."""
     since = monotonic()
     while not (value := what()):
         assert monotonic() - since < seconds, f"nothing after {seconds} s"
@@ -104,7 +104,7 @@ def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that its parent has not looked after has ended."""
+    """Return whether a process runs; a zombie has ended."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -112,7 +112,7 @@ def is_alive(pid: int) -> bool:
 
 
 def server_of(home: Path) -> dict[str, Any] | None:
-    """The embedded server of a home as it is noted there, if it runs."""
+    """Return the noted private server of a home, if it runs."""
     note = home / "server" / "server.json"
     if not note.exists():
         return None
@@ -122,7 +122,7 @@ def server_of(home: Path) -> dict[str, Any] | None:
 
 
 def stop_server(home: Path) -> None:
-    """Stop the embedded server of a home that `--keep-server` left up: its last user leaves."""
+    """Stop the private server of a home that `--keep-server` left running."""
     leave = "from prefect_tune import local_server\nwith local_server(): pass"
     subprocess.run([sys.executable, "-c", leave], env=environment(home), check=True)
 
@@ -133,7 +133,7 @@ def kill(pid: int) -> None:
 
 
 def command_line(process: psutil.Process) -> list[str]:
-    """The words of a process; none if it has ended."""
+    """Return the words of a process; empty if it has ended."""
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""A table with a column of each kind, and the forms in which its rows come."""
+"""A table with a column of each kind, and file types and forms for its rows."""
 
 import io
 from collections.abc import Callable
@@ -13,7 +13,7 @@ WORDS = ("no pain", "severe pain in the chest", "fever since monday", "NA", "cou
 
 
 def every_kind(n: int = 240) -> pd.DataFrame:
-    """A column of each kind, with gaps, midnights and texts that look like something else."""
+    """Return a column of each kind, with missing values, midnights and ambiguous strings."""
     rng = np.random.default_rng(0)
     days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 400, n), unit="D")
     clock = pd.to_timedelta(rng.choice([0, 0, 45_000, 30], n), unit="s")
@@ -41,7 +41,7 @@ FRAME = every_kind()
 
 
 def by_pyarrow(frame: pd.DataFrame) -> bytes:
-    """Parquet with the views of texts that newer tools write."""
+    """Write Parquet with string views, as newer tools do."""
     columns = pa.Table.from_pandas(frame, preserve_index=False)
     for position, field in enumerate(columns.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):

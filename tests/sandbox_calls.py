@@ -1,4 +1,4 @@
-"""Functions that are called in sandboxes, and who calls them."""
+"""Functions that are called in sandboxes, and their callers."""
 
 import ctypes
 import os
@@ -23,7 +23,7 @@ SLEEP = "import time; time.sleep(1000)"
 
 
 class Caller:
-    """Who waits for a call; `wants` of False cancels it, and `act` is called at each look."""
+    """The caller of a call; `wants` of False cancels the call, and `act` runs at each check."""
 
     def __init__(self, act: Callable[[CallProgress], object] = lambda _: None) -> None:
         self.wants, self._act = True, act
@@ -43,24 +43,24 @@ def begun(
     caller: Caller | None = None,
     **arguments: Any,
 ) -> Call:
-    """A call that runs."""
+    """Start a call."""
     return sandbox.call(function, arguments, limits or Limits(), caller or Caller())
 
 
 def value_of(call: Call) -> Any:
-    """The value of a call, after all its steps."""
+    """Return the value of a call, after all its steps."""
     while call.next_step() is not None:
         call.step_done()
     return call.value()
 
 
 def called(sandbox: Sandbox, function: Callable[..., Any], **arguments: Any) -> Any:
-    """The value of a call."""
+    """Return the value of a call."""
     return value_of(begun(sandbox, function, **arguments))
 
 
 def place() -> dict[str, Any]:
-    """Facts of the process that runs the call."""
+    """Return facts about the process that runs the call."""
     return {
         "pid": os.getpid(),
         "folder": str(Path.cwd()),
@@ -72,7 +72,7 @@ def place() -> dict[str, Any]:
 
 
 def pause(started: Path | None = None, until: Path | None = None) -> str:
-    """Waits for a file, for ever without one."""
+    """Wait for a file, forever without one."""
     if started is not None:
         started.touch()
     while until is None or not until.exists():
@@ -81,7 +81,7 @@ def pause(started: Path | None = None, until: Path | None = None) -> str:
 
 
 def in_steps(names: list[str]) -> int:
-    """Reports steps."""
+    """Report steps."""
     for name in names:
         report(StepBegun(name, "none", is_served=False))
         report(StepDone(("key",), 0))
@@ -89,7 +89,7 @@ def in_steps(names: list[str]) -> int:
 
 
 def load_and_wait(folder: Path) -> None:
-    """Loads data, waits for others until both were seen, and works for ever."""
+    """Load data, wait until both waits were seen, and work forever."""
     with loading():
         pause(until=folder / "loading")
     report(Waited(0.0, monotonic()))
@@ -99,23 +99,23 @@ def load_and_wait(folder: Path) -> None:
 
 
 def hold_interpreter() -> None:
-    """Lets no other thread of Python run."""
+    """Block all other Python threads."""
     ctypes.PyDLL(None).sleep(1000)
 
 
 class OwnError(Exception):
-    """Of a module that the worker may not have."""
+    """An error of a module that the worker may not have."""
 
 
 def raise_error(kind: type[BaseException] | None) -> object:
-    """Fails, or returns what cannot be pickled."""
+    """Fail, or return a value that cannot be pickled."""
     if kind is None:
         return threading.Lock()
     raise kind("wrong")
 
 
 def end(number: int) -> None:
-    """The process ends by a signal, or by itself with a negative code."""
+    """End the process by a signal, or by itself with a negative code."""
     print("last words")
     if number < 0:
         os._exit(-number)
@@ -124,7 +124,7 @@ def end(number: int) -> None:
 
 
 def take_memory(n_bytes: int, in_child: bool = False, keep: bool = False) -> str:
-    """Takes memory for ever, or keeps it beyond the call."""
+    """Take memory forever, or keep it beyond the call."""
     if in_child and os.fork():
         os.wait()
     KEPT.append(os.urandom(10**4) * (n_bytes // 10**4))
@@ -132,7 +132,7 @@ def take_memory(n_bytes: int, in_child: bool = False, keep: bool = False) -> str
 
 
 def share_memory(n_bytes: int, shared: Path) -> None:
-    """Takes memory, and shares it with three other processes."""
+    """Take memory, and share it with three other processes."""
     KEPT.append(os.urandom(10**4) * (n_bytes // 10**4))
     if os.fork() and os.fork() and os.fork():
         shared.touch()
@@ -143,7 +143,7 @@ KEPT: list[bytes] = []
 
 
 def start_processes(folder: Path) -> None:
-    """Starts processes in all ways, and waits."""
+    """Start processes in all ways, and wait."""
     for new_session in (False, True):
         child = subprocess.Popen([sys.executable, "-c", SLEEP], start_new_session=new_session)
         (folder / str(child.pid)).touch()
@@ -160,12 +160,12 @@ def start_processes(folder: Path) -> None:
 
 
 def started_in(folder: Path) -> dict[str, int]:
-    """The ids of processes that `start_processes` has started."""
+    """Return the ids of processes started by `start_processes`."""
     return {p.suffix or p.name: int(p.stem) for p in folder.iterdir() if p.stem.isdigit()}
 
 
 def return_twice() -> str:
-    """Returns in the process and in a copy of it."""
+    """Return in the process and in a copy of it."""
     if (pid := os.fork()) == 0:
         return "copy"
     os.waitpid(pid, 0)
@@ -173,19 +173,19 @@ def return_twice() -> str:
 
 
 def leave_copy_and_end() -> None:
-    """A copy of the process stays, with all its files open."""
+    """Leave a copy of the process, with all its files open."""
     if os.fork() == 0:
         sleep(1000)
     end(signal.SIGKILL)
 
 
 def close_files() -> None:
-    """Closes all files of the process."""
+    """Close all files of the process."""
     os.closerange(3, 256)
 
 
 def damage(what: str) -> str:
-    """Changes its process."""
+    """Damage the process."""
     DAMAGES[what]()
     return what
 
@@ -212,7 +212,7 @@ DAMAGES: dict[str, Callable[[], Any]] = {
 
 
 def print_by_all_ways(words: str) -> None:
-    """Prints from Python, C and a child process."""
+    """Print from Python, C and a child process."""
     print("python")
     print("python, without end", end="|", file=sys.stderr)
     ctypes.CDLL(None).printf(b"c, without end|")
@@ -223,7 +223,7 @@ def print_by_all_ways(words: str) -> None:
 
 
 def print_until_cut() -> None:
-    """Prints many lines, waits until they are cut, and prints `end`."""
+    """Print many lines, wait until they are cut, and print `end`."""
     os.write(1, b"".join(b"line %06d\n" % i for i in range(800_000)))
     wait_for(lambda: os.fstat(1).st_size == 0)
     print("end")

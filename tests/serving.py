@@ -1,4 +1,4 @@
-"""`prefect-tune serve` in a process of its own, and flow runs of its deployments."""
+"""`prefect-tune serve` in a separate process, and flow runs of its deployments."""
 
 import subprocess
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Served:
     @classmethod
     @contextmanager
     def at(cls, server: str | None, home: Path) -> Iterator["Served"]:
-        """Serve them on a server, or on that of the home; until the end, if no test stops them."""
+        """Serve deployments on a server, by default that of the home, until a test stops them."""
         process = subprocess.Popen(
             [*COMMAND, "serve"],
             env={**environment(home, server), "PREFECT_RUNNER_POLL_FREQUENCY": "1"},
@@ -85,7 +85,7 @@ class Served:
         return sum(trial["state"] == "running" for trial in self.trials(study))
 
     def family(self) -> list[psutil.Process]:
-        """The processes of running flow runs."""
+        """Return the processes of running flow runs."""
         server = server_of(self.home) or {"pid": None}
         found: list[psutil.Process] = []
         for child in psutil.Process(self.process.pid).children():

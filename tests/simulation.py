@@ -1,4 +1,4 @@
-"""A study without a flow: workers that take simulated seconds, and fidelities that cost less."""
+"""A study without a flow: workers that take simulated seconds, and cheaper partial fidelities."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Stretch:
 
 
 def share_of(query: Query, objective: Objective) -> float:
-    """How much of a full evaluation a query is, from its start."""
+    """Return the share of a full evaluation in a query."""
     share = query.subset
     if query.epochs is not None:
         share *= query.epochs / (objective.epochs or 1)
@@ -44,7 +44,7 @@ def share_of(query: Query, objective: Objective) -> float:
 
 
 def share_to_do(query: Query, optimizer: Optimizer) -> float:
-    """How much of a full evaluation it still is; another subset is another training."""
+    """Return the remaining share of a full evaluation; another subset is another training."""
     share = share_of(query, optimizer.objective)
     before = [
         share_of(t.query, optimizer.objective)
@@ -55,7 +55,7 @@ def share_to_do(query: Query, optimizer: Optimizer) -> float:
 
 
 def blurred(loss: float | None, query: Query, share: float, width: float = 10.0) -> float | None:
-    """A loss seen at a share of the full evaluation: higher by up to `width`, always the same."""
+    """Return a partial loss: higher by up to `width`, and reproducible."""
     if loss is None:
         return None
     text = f"{query.configuration.canonical}{share:.6f}"
@@ -64,10 +64,10 @@ def blurred(loss: float | None, query: Query, share: float, width: float = 10.0)
 
 @dataclass
 class Simulation:
-    """Workers that get trials as they become free, on a clock of its own.
+    """Workers that get trials as they become free, on a simulated clock.
 
-    Nothing is begun after so many seconds, nor more than so many trials. With a clock, asks are
-    measured, and take simulated seconds too unless they are free.
+    No trial is begun after the limit of seconds or trials. With a real clock, asks are measured,
+    and take simulated seconds too unless they are free.
     """
 
     optimizer: Optimizer
@@ -84,13 +84,13 @@ class Simulation:
     now: float = 0.0
 
     def run(self) -> "Simulation":
-        """Run until nothing is left to ask for, or until the seconds are spent."""
+        """Run until nothing is left to propose, or until the seconds are spent."""
         for _ in self.ends():
             pass
         return self
 
     def ends(self) -> Iterator[Stretch]:
-        """Yield each stretch after it was told."""
+        """Yield each trial after its result was told."""
         under_way = list[tuple[float, int, Stretch, Outcome | Evaluation]]()
         is_over = False
         while True:
@@ -119,7 +119,7 @@ class Simulation:
 
     @property
     def budget(self) -> Budget:
-        """As a flow would say it now."""
+        """Return the budget as a flow would report it now."""
         n_begun = len(self.optimizer.history.asked)
         said = [] if self.are_asks_free else self.ask_seconds
         return Budget(

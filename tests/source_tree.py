@@ -20,17 +20,17 @@ SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 
 def listed_files() -> list[Path]:
-    """Files of the repository, relative to its top."""
+    """Return files of the repository, relative to its top."""
     command = ["git", "ls-files"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [Path(line) for line in listed.stdout.splitlines()]
 
 
 def copy_tree(folder: Path, skipped: Collection[str] = ()) -> Path:
-    """Copy the files of the repository, without what was installed or built, and return the copy.
+    """Copy the files of the repository, without installed or built files, and return the copy.
 
     Args:
-        folder: Where to copy to.
+        folder: Target folder.
         skipped: Files and folders at the top that are left out.
     """
     for path in listed_files():
@@ -41,18 +41,18 @@ def copy_tree(folder: Path, skipped: Collection[str] = ()) -> Path:
 
 
 def module_name(path: Path) -> str:
-    """The name that a source is imported by."""
+    """Return the import name of a source."""
     return "prefect_tune." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 def modules(folder: str) -> list[ModuleType]:
-    """Those of a room, or of a folder in it."""
+    """Return the modules of a room, or of a folder in a room."""
     paths = [p for p in (ROOT / folder).rglob("*.py") if p.name != "__init__.py"]
     return [import_module(module_name(path)) for path in paths]
 
 
 def classes_with(method: str, room: str) -> set[str]:
-    """Names of the classes of a room that define a method; of all its classes for no method."""
+    """Return names of the classes of a room that define a method; all classes without a method."""
     return {
         node.name
         for path in SOURCES

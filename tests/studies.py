@@ -32,7 +32,7 @@ def context_of(
     use_cache: bool = True,
     address: StoreAddress | None = None,
 ) -> StudyContext:
-    """A study of the test table (space small) or the test events (space healthcare)."""
+    """Return a study of the test table (space small) or the test events (space healthcare)."""
     address = address or StoreAddress(str(folder / "store"))
     store = open_store(address)
     if events:
@@ -46,7 +46,7 @@ def context_of(
 
 
 def problem_of(source: Source, store: ArtifactStore, space: Space, /, **changes: object) -> Problem:
-    """Three folds and a fifth of the rows for the test, all of it imported."""
+    """Import a problem with three folds and a fifth of the rows as test rows."""
     dataset = read_source(source)
     problem = Problem(
         dataset=import_dataset(dataset, store),
@@ -63,7 +63,7 @@ def problem_of(source: Source, store: ArtifactStore, space: Space, /, **changes:
 def with_space(
     context: StudyContext, code: str, name: str = "space.py:space", **changes: object
 ) -> StudyContext:
-    """The same study in a space of a user's file."""
+    """Return the same study in a space of a user's file."""
     space = load_user_space(code, name)
     problem = replace(
         context.problem, space=name, space_digest=space.digest, space_code=code,
@@ -77,7 +77,7 @@ def store_of(context: StudyContext) -> ArtifactStore:
 
 
 def trials_in(store: Path | str, study: str) -> list[Any]:
-    """The trials of a study in the ledger of a store."""
+    """Return the trials of a study in the ledger of a store."""
     opened = ArtifactStore(StoreAddress(str(store)))
     found: list[Any] = Ledger(opened.database).trials(study)
     opened.close()
@@ -90,7 +90,7 @@ def draw(context: StudyContext, seed: int, path: tuple[str, ...] | None = None) 
 
 
 def configured(context: StudyContext, **choices: object) -> Query:
-    """A query by step name, `_` for spaces: an algorithm, or (algorithm, values)."""
+    """Return a query by step name, `_` for spaces: an algorithm, or (algorithm, values)."""
     document = {}
     for step in context.problem.find_space().searched:
         chosen = choices[step.name.replace(" ", "_")]
@@ -100,7 +100,7 @@ def configured(context: StudyContext, **choices: object) -> Query:
 
 
 def run_all(context: StudyContext, query: Query, folds: Sequence[int] | None = None) -> PathRun:
-    """The run of a query when all of its steps have run."""
+    """Return the run of a query after all its steps."""
     path_run = PathRun(context, query, folds)
     path_run.run_all()
     return path_run
@@ -151,7 +151,7 @@ numbers = Space("numbers", (IMPUTE, ENCODE, rescale, Step("fit model", NUMBERS))
 def epoch_context(
     folder: Path, *, numbers: bool = False, epochs: int | None = EPOCHS, **changes: object
 ) -> StudyContext:
-    """A study of a table of 150 rows in three folds, `EPOCHS` epochs in a full training."""
+    """Return a study of a table of 150 rows in three folds, with `EPOCHS` epochs per training."""
     frame = table()
     if numbers:
         noise = np.random.default_rng(1).normal(size=len(frame))

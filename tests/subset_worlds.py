@@ -1,6 +1,6 @@
 """Problems of numbers in [0, 1] whose losses and seconds depend on the rows.
 
-On the good twin subsets tell what is good on all rows, on the bad one they tell nothing.
+For the good twin, subsets show which configurations are good on all rows; for the bad one, not.
 """
 
 import math
@@ -29,20 +29,20 @@ ROWS = Objective(
 
 
 def cube(d: int = 1) -> Space:
-    """One algorithm with so many numbers in [0, 1]."""
+    """Return one algorithm with `n` numbers in [0, 1]."""
     numbers = (Float(f"x{i}", (0.0, 1.0), default=0.5) for i in range(d))
     return Space("cube", (Step("model", (algorithm("a", *numbers),)),))
 
 
 def configuration(x: float | tuple[float, ...]) -> Configuration:
-    """The configuration at a position."""
+    """Return the configuration at a position."""
     numbers = x if isinstance(x, tuple) else (x,)
     values = {f"x{i}": float(value) for i, value in enumerate(numbers)}
     return Configuration.of(cube(len(numbers)), ("a",), [values])
 
 
 def position(query: Query) -> tuple[float, ...]:
-    """Where a query is."""
+    """Return the position of a query."""
     return tuple(float(v) for _, v in query.configuration["model"].values)
 
 
@@ -51,7 +51,7 @@ class Twin:
     """A parabola.
 
     Attributes:
-        is_good: Whether subsets tell anything of it.
+        is_good: Whether subsets are informative.
         drop: Cost on all rows, as a multiple of the cost on the fewest.
     """
 
@@ -59,7 +59,7 @@ class Twin:
     drop: float = 60.0
 
     def __call__(self, query: Query) -> Outcome:
-        """Loss and seconds, always the same of a query."""
+        """Return loss and seconds, reproducible per query."""
         s = max(1 + math.log(query.subset) / math.log(256), 0.0)
         text = f"{query.configuration.canonical}{query.subset}{query.subset_draw}"
         noise = np.random.default_rng([0, crc32(text.encode())])

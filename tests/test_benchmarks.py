@@ -1,4 +1,4 @@
-"""Benchmarks measure on demand only; here they are loaded, and their recorded figures are read."""
+"""Benchmarks run only on demand; here they are imported, and their recorded figures are read."""
 
 import os
 import re
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.full]
 BENCHMARKS = sorted((TESTS / "benchmarks").glob("*/*.py"))
 
 
-def test_every_benchmark_can_be_loaded() -> None:
+def test_every_benchmark_can_be_imported() -> None:
     load = (
         "import runpy, sys\n"
         "for path in sys.argv[1:]:\n"
@@ -29,13 +29,13 @@ def test_every_benchmark_can_be_loaded() -> None:
     assert len(BENCHMARKS) > 10
 
 
-def test_its_command_finds_a_benchmark_by_room_and_name() -> None:
+def test_benchmark_command_finds_a_benchmark_by_room_and_name() -> None:
     command = [TESTS / "benchmarks" / "run", "flows/large_tables", "--help"]
     assert "--only" in subprocess.check_output(command, text=True)
 
 
 @pytest.mark.parametrize("name", [*ON_DATA, *ON_DIGITS])
-def test_recorded_curves_come_with_the_code(name: str, tmp_path: Path) -> None:
+def test_recorded_curves_are_part_of_the_repository(name: str, tmp_path: Path) -> None:
     table = load_table(name, tmp_path)
     assert len(set(table.configurations)) == 400
     assert table.losses.shape == table.tests.shape == table.seconds.shape == (400, table.epochs)
@@ -46,7 +46,7 @@ def test_recorded_curves_come_with_the_code(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "deployments/docs/pages/using/comparing.md"])
-def test_the_figures_of_a_page_are_those_of_the_recorded_runs(page: str) -> None:
+def test_figures_of_a_page_match_the_recorded_runs(page: str) -> None:
     frame = pd.read_parquet(RECORDED)
     text = (TESTS.parent / page).read_text().split("## Comparison with other tools")[1]
     shown = [line.strip("|").split("|") for line in text.split("\n\n")[2].splitlines()[2:]]

@@ -1,4 +1,4 @@
-"""Spaces of users' own, as texts of their files."""
+"""Spaces of users, as texts of their files."""
 
 __all__ = ["PRELUDE", "SLEEPING"]
 

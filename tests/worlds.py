@@ -1,4 +1,4 @@
-"""Small exact spaces of paths, losses planted in them, and trials."""
+"""Small exact spaces of paths, planted losses, and trials."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
@@ -49,14 +49,14 @@ FAMILIES = ("binary", "count", "sum", "average")
 
 
 def algorithm(name: str, *values: Hyperparameter[Any, Any], **more: Any) -> Algorithm:
-    """One of that id, with such hyperparameters."""
+    """Return an algorithm of that id with these hyperparameters."""
     space = ConfigurationSpace(space=list(values))
     given = {"estimator": f"x.{name.title()}", "hyperparameters": space, **more}
     return Algorithm(id=name, **given)
 
 
 def one_algorithm(*values: Hyperparameter[Any, Any]) -> Space:
-    """A space of one step with one algorithm."""
+    """Return a space of one step with one algorithm."""
     return Space("one", (Step("s", (algorithm("a", *values),)),))
 
 
@@ -69,7 +69,7 @@ C = Float("C", (1e-3, 1e3), log=True, default=1.0)
 
 
 def mixed_space() -> Space:
-    """Two steps, 2 x 3 paths, with conditions, a forbidden pair, logs and integers."""
+    """Return two steps with 2 x 3 paths, conditions, a forbidden pair, logs and integers."""
     kernel = ConfigurationSpace(
         space=[
             C,
@@ -87,17 +87,17 @@ def mixed_space() -> Space:
 
 
 def ordered_space(n: int = 3) -> Space:
-    """Up to four steps, each of them idle or one of two scalers, in any order, and two models."""
+    """Return up to four steps in any order, each idle or a scaler, and two models."""
     names = "abcd"[:n]
     steps = order_step(*names), *(Step(name, (NONE, algorithm("scale"), POWER)) for name in names)
     return Space("ordered", (*steps, Step("model", (algorithm("tree"), BAYES))))
 
 
 def ignoring_space() -> Space:
-    """A tree ignores all steps before it, Bayes one of them; only what is ignored may be left out.
+    """Return a space where a tree ignores all earlier steps, and Bayes one; only these may be idle.
 
     Of 3 x 3 x 2 x 3 = 54 paths 13 are canonical: 1 of the tree, 2 x 2 of Bayes, and of the support
-    vector machine 2 x 3 where nothing and 2 where something is selected.
+    vector machine 2 x 3 without selection and 2 with selection.
     """
     left_out = Algorithm(id="none", only_ignored=True)
     models = (
@@ -117,7 +117,7 @@ def ignoring_space() -> Space:
 
 
 def finite_space() -> Space:
-    """Discrete only: 5 configurations in all, one pair of values forbidden."""
+    """Return a discrete space with 5 configurations, one pair of values forbidden."""
     grid = ConfigurationSpace(
         space=[Categorical("a", ["x", "y"], default="x"), Categorical("b", [1, 2], default=1)]
     )
@@ -131,7 +131,7 @@ def finite_space() -> Space:
 
 
 def sparse_space() -> Space:
-    """A step that makes sparse data, one that may make it dense, a model that needs it dense."""
+    """Return a step with sparse output, one that may densify, and a model of dense data."""
     dense = algorithm("dense", flags=Flags(output="dense"))
     picky = algorithm("picky", flags=Flags(accepts_sparse=False))
     return Space(
@@ -145,7 +145,7 @@ def sparse_space() -> Space:
 
 
 def counted_space(counts: tuple[int, ...], n_hyperparameters: int = 1) -> Space:
-    """A space of so many algorithms per step, each with so many numbers in [0, 1]."""
+    """Return a space with these numbers of algorithms per step and numbers per algorithm."""
 
     def of(j: int) -> Algorithm:
         numbers = (Float(f"h{i}", (0.0, 1.0), default=0.5) for i in range(n_hyperparameters))
@@ -156,13 +156,13 @@ def counted_space(counts: tuple[int, ...], n_hyperparameters: int = 1) -> Space:
 
 
 def one_hot_paths(counts: tuple[int, ...]) -> np.ndarray:
-    """All paths, the first step most significant."""
+    """Return all paths, the first step most significant."""
     blocks = [np.eye(n) for n in counts]
     return np.array([np.concatenate(rows) for rows in product(*blocks)])
 
 
 def events_space(*more: Algorithm) -> Space:
-    """One construction of features, or more of them, on all of 3 x 2 x 6 = 36 paths."""
+    """Return one or more constructions of features, on all 3 x 2 x 6 = 36 paths."""
     aggregation = Categorical("aggregation", FAMILIES, default="count")
     frequency = Integer("min_frequency", (2, 5), default=3)
     depth = Integer("depth", (1, 50), log=True, default=5)
@@ -187,9 +187,9 @@ def events_space(*more: Algorithm) -> Space:
 
 
 def planted(family: str, kind: str) -> Callable[[Query], float]:
-    """Losses that one aggregation lowers by 6 with linear models or trees, and raises with others.
+    """Return losses that one aggregation lowers by 6 for one model family, and raises for others.
 
-    That kind of model is worse by 2 with any other aggregation, so it seems not worth a look.
+    The family is worse by 2 with any other aggregation, so it seems not worth trying.
     """
     kinds = {"ridge": "linear", "svm": "linear", "forest": "trees", "boosting": "trees"}
 
@@ -205,12 +205,12 @@ def planted(family: str, kind: str) -> Callable[[Query], float]:
 
 
 def told_history(results: Iterable[tuple[Query, float | None]]) -> History:
-    """A history of trials that have ended with such losses."""
+    """Return a history of ended trials with these losses."""
     return recorded(*(told(number, *result) for number, result in enumerate(results)))
 
 
 def recorded(*trials: Trial, constraints: Sequence[Constraint] = ()) -> History:
-    """A history of these trials."""
+    """Return a history of these trials."""
     history = History(constraints)
     for trial in trials:
         history.record(trial)
@@ -218,12 +218,12 @@ def recorded(*trials: Trial, constraints: Sequence[Constraint] = ()) -> History:
 
 
 def evaluation(loss: float, cost_seconds: float = 1.0) -> Evaluation:
-    """An evaluation with that loss in each of three folds."""
+    """Return an evaluation with that loss in each of three folds."""
     return Evaluation(loss, (loss, loss, loss), cost_seconds, cost_seconds)
 
 
 def told(number: int, query: Query, loss: float | None, seconds: float = 1.0) -> Trial:
-    """A trial that has ended: failed without a loss, in half of the time."""
+    """Return an ended trial, failed without a loss, which took half of the time."""
     started = Trial(number, query).started()
     if loss is None:
         return started.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=seconds / 2))
@@ -233,7 +233,7 @@ def told(number: int, query: Query, loss: float | None, seconds: float = 1.0) ->
 def run_steps(
     queries: Iterable[Query], seconds: Mapping[str, float], *, is_cached: bool = True
 ) -> History:
-    """A history of queries with one fold, by the seconds of steps and a cache that keeps all."""
+    """Return a history of one-fold queries, by seconds of steps and an unlimited cache."""
     history, seen = History(), set[str]()
     for number, query in enumerate(queries):
         costs, key = [], ""
@@ -250,7 +250,7 @@ def run_steps(
 
 
 def defaults_of(space: Space, *numbers: int) -> list[Query]:
-    """The defaults of the paths of these numbers; of all paths if there are none."""
+    """Return the defaults of the paths with these numbers, by default of all paths."""
     paths = list(space.paths())
     return [Query(default_configuration(space, paths[i])) for i in numbers or range(len(paths))]
 

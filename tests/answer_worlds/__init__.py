@@ -1,1 +1,1 @@
-"""Models that answer oddly, and losses that depend on none of our code."""
+"""Models with odd answers, and losses that depend on none of our code."""

@@ -1,7 +1,7 @@
-"""Classifiers and regressors that return something else than scikit-learn's do.
+"""Classifiers and regressors whose answers differ from those of scikit-learn.
 
-All of them are a plain logistic or linear regression inside. The text of this file is also that of
-a user's space: `space_text` adds a space of one of them.
+All of them are a plain logistic or linear regression inside. The text of this file is also the
+text of a user's space: `space_text` adds a space with one of the models.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 
 class Plain(ClassifierMixin, BaseEstimator):
-    """The classifier that all others should come to."""
+    """The classifier that all others should equal."""
 
     def fit(self, X, y):
         self.inner_ = LogisticRegression().fit(X, y)
@@ -28,7 +28,7 @@ class Plain(ClassifierMixin, BaseEstimator):
 
 
 class Number(RegressorMixin, BaseEstimator):
-    """The regressor that all others should come to."""
+    """The regressor that all others should equal."""
 
     def fit(self, X, y):
         self.inner_ = LinearRegression().fit(X, y)
@@ -39,7 +39,7 @@ class Number(RegressorMixin, BaseEstimator):
 
 
 class ReversedClasses(Plain):
-    """Classes and columns from the last to the first."""
+    """Classes and columns in reverse order."""
 
     def fit(self, X, y):
         super().fit(X, y)
@@ -60,7 +60,7 @@ class Decides(Plain):
 
 
 def odd(name, base=Plain, **changes):
-    """A model that changes what some methods of another one return."""
+    """Make a model that changes the results of some methods of another one."""
 
     def changed(method, change):
         return lambda self, X: change(getattr(super(made, self), method)(X))
@@ -70,7 +70,7 @@ def odd(name, base=Plain, **changes):
 
 
 def put(value, at, dtype=None):
-    """Changes what is at a place."""
+    """Return a change of the value at a position."""
 
     def changed(answer):
         answer = np.array(answer, dtype)

@@ -1,4 +1,4 @@
-"""Anytime curves: the worth of a method's choice after each tell, and when it stays good."""
+"""Anytime curves: the true value of the incumbent after each tell, and the time to a goal."""
 
 import json
 from collections.abc import Callable
@@ -19,9 +19,9 @@ class Curve:
     """One run, tell by tell.
 
     Attributes:
-        ends: Seconds from the start, asks included; looking at the incumbent takes none.
-        worths: True worth of the incumbent; None before there is one.
-        shares: Size of each subset that was told.
+        ends: Seconds from the start, including asks but not reads of the incumbent.
+        worths: True value of the incumbent; None before the first one.
+        shares: Size of the subset of each tell.
         asks: Seconds of each ask.
     """
 
@@ -31,7 +31,7 @@ class Curve:
     asks: list[float] = field(default_factory=list)
 
     def lasting(self, goal: float) -> float:
-        """Seconds until the incumbent is no worse than a goal to the end of the run; inf if not."""
+        """Return seconds until the incumbent stays within a goal to the end; inf if never."""
         bad = [k for k, w in enumerate(self.worths) if w is None or w > goal]
         after = bad[-1] + 1 if bad else 0
         return self.ends[after] if after < len(self.ends) else inf
@@ -45,7 +45,7 @@ def watched(
     evaluations: int,
     seconds: float = inf,
 ) -> Curve:
-    """Run a method until so many evaluations are told, or so many seconds are spent."""
+    """Run a method for a number of evaluations or seconds."""
     curve = Curve()
     study = Simulation(optimizer, outcome, seconds=seconds, clock=process_time)
     for stretch in study.ends():
@@ -61,7 +61,7 @@ def watched(
 
 @dataclass(frozen=True)
 class Contestant:
-    """A method with options, as written `name` or `name:option=value:option=value`."""
+    """A method with options, written as `name` or `name:option=value:option=value`."""
 
     text: str
     method: str
@@ -69,14 +69,14 @@ class Contestant:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Read it; values are JSON where they can be, else texts."""
+        """Parse a contestant; values are JSON if valid, else strings."""
         method, *options = text.split(":")
         pairs = (o.split("=", 1) for o in options)
         return cls(text, method, {name: _value(value) for name, value in pairs})
 
 
 def named(texts: str) -> list[Contestant]:
-    """Contestants, separated by commas."""
+    """Parse contestants separated by commas."""
     return [Contestant.of(text) for text in texts.split(",")]
 
 

@@ -1,6 +1,6 @@
-"""A table of recorded curves as an objective, and the figures of runs on it.
+"""A table of recorded curves as an objective, and figures of runs on the table.
 
-A run keeps rows, epochs and seconds only, so any figure can be had of it and the table later.
+A run stores only rows, epochs and seconds, so any figure can be computed later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 
 def objective_of(name: str, table: Table) -> Objective:
-    """What a method may know of a table of that name."""
+    """Return the objective that a method sees for a table of that name."""
     n_held_out = None if name.startswith("synth") else HELD_OUT.get(name, 449)
     models = frozenset(a.id for a in table.space.steps[-1].algorithms)
     return Objective(epochs=table.epochs, iterative=models, n_folds=1, n_held_out=n_held_out)
@@ -40,7 +40,7 @@ class Replay:
         self.done: dict[int, int] = {}
 
     def __call__(self, query: Query) -> Evaluation:
-        """The curve so far, and seconds of the epochs that are new."""
+        """Return the curve so far, and seconds of the new epochs."""
         row, epochs = self.rows[query.configuration], query.epochs or self.table.epochs
         done = min(self.done.get(row, 0), epochs)
         self.done[row] = max(self.done.get(row, 0), epochs)
@@ -65,10 +65,10 @@ class Run:
     Attributes:
         total: Seconds of the budget.
         rows: Rows that were trained.
-        epochs: Epochs to which they were trained.
-        ends: Seconds at which they were told, asks included where they are charged.
-        asks: Seconds of the ask of each.
-        chosen: Row and epoch that the method named after each tell; None if it named none.
+        epochs: Epochs to which the rows were trained.
+        ends: Seconds of the tells, including asks if they are charged.
+        asks: Seconds of each ask.
+        chosen: Row and epoch of the incumbent after each tell; None before the first one.
     """
 
     total: float
@@ -79,27 +79,27 @@ class Run:
     chosen: list[Sequence[int] | None]
 
     def n_told(self, share: float) -> int:
-        """How many tells a share of the budget has."""
+        """Return the number of tells within a share of the budget."""
         return int(np.searchsorted(self.ends, share * self.total, side="right"))
 
     def least_validated(self, share: float, table: Table) -> float:
-        """The least loss seen; the largest of the table before anything was told."""
+        """Return the least loss seen; before any tell, the largest of the table."""
         n = self.n_told(share)
         pairs = zip(self.rows[:n], self.epochs[:n], strict=True)
         losses = [table.losses[row, :epochs].min() for row, epochs in pairs]
         return float(min(losses, default=table.losses.max()))
 
     def test_of_chosen(self, share: float, table: Table) -> float:
-        """Test loss of what the method named; the largest of the table before it did."""
+        """Return the test loss of the incumbent; before the first one, the largest of the table."""
         n = self.n_told(share)
         named = self.chosen[n - 1] if n else None
         return float(table.tests.max() if named is None else table.tests[named[0], named[1] - 1])
 
 
 def run(optimizer: Optimizer, table: Table, trainings: float, *, are_asks_free: bool) -> Run:
-    """Run a method for the seconds of so many full trainings of mean cost.
+    """Run a method for the seconds of `n_full` full trainings of mean cost.
 
-    What ends later does not count. The incumbent is looked at off the clock.
+    Evaluations that end later do not count. Reading the incumbent takes no time.
     """
     replay = Replay(table)
     total = trainings * float(table.seconds.sum(axis=1).mean())
@@ -130,11 +130,11 @@ def run(optimizer: Optimizer, table: Table, trainings: float, *, are_asks_free: 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of the runs of one method on one table, one row a seed.
+    """Figures of the runs of one method on one table, one row per seed.
 
     Attributes:
         regrets: Regret of the least validated loss, percent points, at each share; shape (n, 4).
-        tests: Test loss of what the method named, percent, likewise.
+        tests: Test loss of the incumbent, percent, at each share; shape (n, 4).
         line: The counts, as printed.
     """
 
@@ -144,7 +144,7 @@ class Figures:
 
     @classmethod
     def of(cls, runs: Sequence[Run], table: Table) -> "Figures":
-        """Figures of at least one run."""
+        """Return figures of at least one run."""
         best = float(table.losses.min())
         reached = [dict(zip(r.rows, r.epochs, strict=True)) for r in runs]  # epochs only grow
         n_begun, n_epochs = np.mean([[len(r), sum(r.values())] for r in reached], axis=0)
@@ -159,9 +159,9 @@ class Figures:
 def mean_ranks(
     of_tables: Mapping[str, Mapping[str, Figures]], share: float, by: str
 ) -> dict[str, tuple[float, float]]:
-    """Mean rank of each method and its standard error over the tables.
+    """Return the mean rank of each method and its standard error over the tables.
 
-    Ranks are per seed; equals share theirs.
+    Ranks are per seed; ties share their ranks.
 
     Args:
         of_tables: Figures by table and method.

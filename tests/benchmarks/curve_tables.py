@@ -1,10 +1,10 @@
-"""Tables of learning curves: random configurations trained in full, once, to be replayed.
+"""Tables of learning curves: random configurations, each trained once in full, for replay.
 
-Those in `curves/` beside this file were recorded: of digits, and pipelines for them; `olivetti` and
-`mnist_t10k` with the ranges of Belakaria et al., and boosting of `puma8NH`. Half of the rows are
-trained on, a quarter validates, a quarter tests; of digits, 30 % of the training labels are drawn
-anew, or the good ones would hardly differ. Seconds are kept to two or three digits. The synthetic
-tables are power laws with noise, which are made in a folder when they are first asked for.
+The tables in `curves/` beside this file were recorded on digits, with pipelines for digits;
+`olivetti` and `mnist_t10k` have the ranges of Belakaria et al., and one table is boosting on
+`puma8NH`. Half of the rows train, a quarter validates, a quarter tests; on digits, 30 % of the
+training labels are redrawn, because good configurations would hardly differ otherwise. Seconds have
+two or three digits. The synthetic tables are power laws with noise, made in a folder on first use.
 """
 
 import json
@@ -42,11 +42,11 @@ class Table:
     """Configurations with their curves.
 
     Attributes:
-        space: Where they were drawn.
+        space: The space that the configurations were drawn from.
         configurations: One per row.
         losses: Percent of the held-out rows after each epoch, shape (n, epochs).
-        tests: Percent of the test rows, likewise.
-        seconds: Of each epoch, with scoring the held-out rows, likewise.
+        tests: Percent of the test rows, same shape.
+        seconds: Seconds of each epoch, with scoring of the held-out rows, same shape.
     """
 
     def __init__(self, space: Space, rows: list[dict[str, Any]]) -> None:
@@ -60,12 +60,12 @@ class Table:
 
     @property
     def epochs(self) -> int:
-        """Of a full training."""
+        """Number of epochs of a full training."""
         return int(self.losses.shape[1])
 
 
 def load_table(name: str, folder: Path) -> Table:
-    """Read a table; a synthetic one is made in the folder if it is not there."""
+    """Read a table; a synthetic table is made in the folder if missing."""
     space = space_of(name)
     if name not in SYNTHETIC:
         return Table(space, pq.read_table(KEPT / f"{name}-400.parquet").to_pylist())
@@ -84,7 +84,7 @@ SCHEMA = pa.schema(
 
 
 def space_of(name: str) -> Space:
-    """The space of a table."""
+    """Return the space of a table."""
     of_digits = (_mlp(), _sgd(), MODELS["histgb"])
     if name == "pipe":
         rescale = Step("rescale", tuple(Algorithm(id=i) for i in RESCALED))
@@ -168,7 +168,7 @@ MODELS = {
 
 
 def power_laws(world: int, space: Space, n: int) -> Iterator[dict[str, Any]]:
-    """Rows: scrambled Sobol points, with their curves."""
+    """Return rows of scrambled Sobol points with their curves."""
     encoding = Encoding(space)
     sobol = qmc.Sobol(1 + len(encoding.columns), seed=7)
     for number, point in enumerate(sobol.random_base2(int(np.ceil(np.log2(n))))[:n]):
@@ -184,9 +184,9 @@ def power_laws(world: int, space: Space, n: int) -> Iterator[dict[str, Any]]:
 def _power_law(
     world: int, number: int, u: np.ndarray, epochs: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`f = a - (a - .1)(1 + r t / 1.2)^-1.2` of t in (0, 1], and a cost that grows with e^(2 u).
+    """Return f = a - (a - .1)(1 + r t / 1.2)^-1.2 for t in (0, 1], and a cost growing as e^(2 u).
 
-    Test scores are those without noise.
+    Test scores have no noise.
     """
     rng = np.random.default_rng([world, 0])
     best, weights = rng.uniform(0.2, 0.8, 6), rng.uniform(0.05, 0.6, 6)

@@ -1,4 +1,4 @@
-"""Rows kept as JSON lines, so that an interrupted benchmark continues where it was."""
+"""Rows stored as JSON lines, so that an interrupted benchmark can continue."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ __all__ = ["KeptRows"]
 
 
 class KeptRows:
-    """Rows of a file, each under the values of some of its columns.
+    """Rows of a file, each under a key made from some of its columns.
 
     Args:
         path: The file; it need not exist.
@@ -24,13 +24,13 @@ class KeptRows:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """All rows, in the order in which they were made."""
+        """All rows, in the order of their creation."""
         return list(self._rows.values())
 
     def get_or_make(
         self, key: Mapping[str, Any], make: Callable[[], Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Return the row of a key, made and kept if there is none."""
+        """Return the row of a key, made and stored if missing."""
         name = self._key(key)
         if name not in self._rows:
             self._rows[name] = {**key, **make()}

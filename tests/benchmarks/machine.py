@@ -12,17 +12,17 @@ __all__ = ["Goals", "describe", "seconds_of"]
 
 
 class Goals:
-    """The goals of a benchmark, which exits with 1 when one is missed."""
+    """The goals of a benchmark; a missed goal gives exit code 1."""
 
     def __init__(self) -> None:
         self._missed: list[str] = []
 
     def at_most(self, what: str, value: float, goal: float) -> None:
-        """Compare, and remember what was missed."""
+        """Check an upper bound, and remember a missed goal."""
         self._check(what, value, f"at most {goal:g}", is_reached=value <= goal)
 
     def at_least(self, what: str, value: float, goal: float) -> None:
-        """Compare, and remember what was missed."""
+        """Check a lower bound, and remember a missed goal."""
         self._check(what, value, f"at least {goal:g}", is_reached=value >= goal)
 
     def end(self) -> None:
@@ -38,13 +38,13 @@ class Goals:
 
 
 def describe() -> str:
-    """Cores and load, to stand beside every figure."""
+    """Return cores and load, to print next to every figure."""
     load = ", ".join(f"{x:.2f}" for x in os.getloadavg())
     return f"{psutil.cpu_count()} cores, Python {platform.python_version()}, load {load}"
 
 
 def seconds_of(act: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
+    """Return the seconds of a call."""
     started = perf_counter()
     act()
     return perf_counter() - started

@@ -1,7 +1,7 @@
-"""Methods whose new configurations are rows of a table, and nothing else.
+"""Methods whose new configurations are rows of a table.
 
-Random ones take rows evenly, bohb those that it draws in proportion to its widened density, bapi
-all that are free as its pool.
+Random methods take free rows uniformly, bohb draws rows in proportion to its widened density, and
+bapi uses all free rows as its pool.
 """
 
 from collections.abc import Mapping
@@ -32,19 +32,19 @@ __all__ = ["method_of_table"]
 
 
 class FromTable:
-    """Mixed into a method: new configurations are rows of a table."""
+    """Mixin: new configurations are rows of a table."""
 
     table: Table
 
     def begin(self: Any, rng: np.random.Generator) -> Configuration:
-        """A row that was not asked for, all with equal probability."""
+        """Return a new row, uniformly at random."""
         if not (free := self.free):
             raise SpaceExhausted("all rows were asked for")
         return self.table.configurations[free[int(rng.integers(len(free)))]]
 
     @property
     def free(self: Any) -> list[int]:
-        """Rows that were not asked for."""
+        """Return rows that were not proposed yet."""
         asked = self.history.asked
         return [i for i, c in enumerate(self.table.configurations) if c not in asked]
 
@@ -74,7 +74,7 @@ class BohbOfTable(FromTable, Bohb):
         return FromTable.begin(self, rng) if proposed is None else proposed
 
     def near(self, good: KernelDensity, rng: np.random.Generator) -> Candidates:
-        """Rows in proportion to the density with wider kernels."""
+        """Draw rows in proportion to the density with wider kernels."""
         rows = self.rows[self.free]
         if not len(rows):
             return rows
@@ -88,11 +88,11 @@ class BohbOfTable(FromTable, Bohb):
 class BapiOfTable(FromTable, Bapi):
     @cached_property
     def rows(self) -> Candidates:
-        """All rows of the table; values that they do not have are the model's."""
+        """All rows of the table; missing values come from the model."""
         return self.learner.inputs.encode(self.table.configurations)
 
     def pool(self, best: Candidates, rng: np.random.Generator) -> Candidates:  # noqa: ARG002
-        """All rows that were not asked for."""
+        """Return all rows that were not proposed yet."""
         return self.rows[self.free]
 
 
@@ -108,7 +108,7 @@ METHODS: dict[str, type[Optimizer]] = {
 def method_of_table(
     name: str, table: Table, seed: int, objective: Objective, options: Mapping[str, Any]
 ) -> Optimizer:
-    """A method that begins rows of a table only."""
+    """Return a method that begins only rows of a table."""
     made: Any = METHODS[name](table.space, seed, objective, **options)
     made.table = table
     optimizer: Optimizer = made

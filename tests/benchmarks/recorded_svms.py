@@ -1,10 +1,10 @@
-"""Grids of SVMs as objectives: what lies between the recorded cells is interpolated.
+"""Grids of SVMs as objectives, interpolated between the recorded cells.
 
 Recorded once: an SVM with an RBF kernel on a 13 x 13 grid of ln C and ln gamma in [-10, 10],
-trained on dyadic parts of the training rows; up to a quarter on three families of stratified
-subsets, each size within the next, above it on the first. Costs are seconds of processor time of
-fitting and predicting the validation rows. Cells that smaller sizes showed to be useless were not
-trained on larger ones: `is_copied` says so, and they have the error of the next smaller size.
+trained on dyadic parts of the training rows. Up to a quarter, three families of nested stratified
+subsets were used, above that only the first. Costs are seconds of processor time of fitting and
+predicting the validation rows. Cells that smaller sizes showed to be useless were not trained on
+larger ones: `is_copied` marks these cells, which have the error of the next smaller size.
 """
 
 import json
@@ -30,9 +30,9 @@ class Grid:
 
     Attributes:
         space: C and gamma, both on a logarithmic scale.
-        objective: As a study of these rows would say it.
-        errors: By the number of halvings of the rows, percent, shape (draws, 13, 13).
-        costs: Likewise, seconds.
+        objective: Objective of a study of these rows.
+        errors: Percent by the number of halvings of the rows, shape (draws, 13, 13).
+        costs: Seconds by the number of halvings of the rows, same shape.
     """
 
     def __init__(self, name: str) -> None:
@@ -53,7 +53,7 @@ class Grid:
 
     @property
     def best(self) -> float:
-        """The least error of a full training, percent."""
+        """Least error of a full training, percent."""
         return float(self.errors[0].min())
 
     @property
@@ -62,7 +62,7 @@ class Grid:
         return float(self.costs[0].mean())
 
     def outcome(self, query: Query) -> Outcome:
-        """Error and seconds at the recorded size that is nearest by its logarithm."""
+        """Return error and seconds at the recorded size nearest by its logarithm."""
         halvings = min(round(-math.log2(query.subset)), len(self.errors) - 1)
         draw = query.subset_draw % len(self.errors[halvings])
         values = self.errors[halvings][draw], np.log(self.costs[halvings][draw])
@@ -70,7 +70,7 @@ class Grid:
         return error, math.exp(log_cost)
 
     def full_error(self, configuration: Configuration) -> float:
-        """Percent wrong of the validation rows after training on all rows."""
+        """Return the percent of wrong validation rows after training on all rows."""
         return self._between(self.errors[0][0], configuration)
 
     def _between(self, values: np.ndarray, configuration: Configuration) -> float:

@@ -1,1 +1,1 @@
-"""Suites that every implementation of an interface inherits."""
+"""Test suites that every implementation of an interface inherits."""

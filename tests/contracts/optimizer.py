@@ -1,4 +1,4 @@
-"""What every optimizer promises: in brief, and in all."""
+"""The contract of every optimizer, in a brief and a complete suite."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -60,21 +60,21 @@ class Case:
 
 
 def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
-    """The tests of a class for each of some cases."""
+    """Return a decorator that runs the tests of a class for each of some cases."""
     marks = {"": (), "slow": pytest.mark.slow, "full": pytest.mark.full}
     values = [pytest.param(case, id=name, marks=marks[case.tier]) for name, case in cases.items()]
     return pytest.mark.parametrize("case", values)
 
 
 def loss_of(query: Query) -> float | None:
-    """A fixed loss that depends on path and values; one path in ten fails."""
+    """Return a fixed loss that depends on path and values; one path in ten fails."""
     text = query.configuration.canonical
     digits = sum(ord(c) * (i + 1) for i, c in enumerate(text))
     return None if digits % 10 == 0 else (digits % 997) / 10
 
 
 def run(optimizer: Optimizer, n: int, *, first: int = 0, leaves: int = 0) -> list[Event]:
-    """Ask and tell n times, with two queries pending most of the time, and some at the end."""
+    """Ask and tell n times, mostly with two queries pending, and some pending at the end."""
     events: list[Event] = []
     pending = list(optimizer.history.pending)
     for number in range(first, first + n):
@@ -94,13 +94,13 @@ def _tell(optimizer: Optimizer, trial: Trial) -> Told:
 
 
 def through_json(event: Event, space: Space) -> Event:
-    """The event as it comes back from the ledger."""
+    """Return the event as read back from the ledger."""
     return event_of(event.kind, json.loads(json.dumps(event_document(event))), space)
 
 
 @contextmanager
 def nothing_is_fitted() -> Iterator[None]:
-    """Let all that is expensive to learn fail."""
+    """Make every expensive fit fail."""
     with ExitStack() as stack:
         for name in _FITS:
             refused = AssertionError("a replay fits nothing")
@@ -109,7 +109,7 @@ def nothing_is_fitted() -> Iterator[None]:
 
 
 class BriefContract:
-    """What every method promises."""
+    """Tests of every method in the default tier."""
 
     def test_queries_lie_in_the_space_with_declared_fidelities(self, case: Case) -> None:
         declared = METHODS[case.method].fidelities
@@ -123,12 +123,12 @@ class BriefContract:
                 assert "epochs" in declared or query.epochs is None
                 assert "folds" in declared or query.folds is None
 
-    def test_equal_seeds_ask_equal_queries_and_other_seeds_ask_others(self, case: Case) -> None:
+    def test_equal_seeds_give_equal_queries_and_other_seeds_give_others(self, case: Case) -> None:
         asked = [run(case.make(mixed_space(), seed), 12) for seed in (1, 1, 2)]
         assert asked[0] == asked[1] != asked[2]
 
-    def test_replay_equals_never_having_stopped(self, case: Case) -> None:
-        """With two queries pending, the memo of the last ask alone, and nothing fitted anew."""
+    def test_replay_equals_an_uninterrupted_run(self, case: Case) -> None:
+        """Two queries are pending; only the memo of the last ask is used, without refits."""
         unbroken, space = case.make(mixed_space()), mixed_space()
         events = [through_json(event, space) for event in run(unbroken, 9, leaves=2)]
         memo = json.dumps(unbroken.memo)
@@ -147,7 +147,7 @@ class BriefContract:
         assert len(set(asked)) == 6
 
     @pytest.mark.parametrize("loss", [None, 7.0])
-    def test_failures_or_equal_losses_alone_do_not_end_the_asks(
+    def test_failures_or_equal_losses_alone_do_not_end_the_search(
         self, case: Case, loss: float | None
     ) -> None:
         optimizer = case.make(mixed_space())
@@ -160,18 +160,16 @@ class BriefContract:
 
 
 class OptimizerContract(BriefContract):
-    """What a method promises besides."""
+    """Further tests of every method."""
 
     @pytest.mark.parametrize("space", [sparse_space(), ignoring_space()], ids=lambda s: s.name)
-    def test_paths_are_canonical_where_steps_depend_on_others(
-        self, case: Case, space: Space
-    ) -> None:
+    def test_paths_are_canonical_if_steps_depend_on_others(self, case: Case, space: Space) -> None:
         for event in run(case.make(space), 3 if space.name == "sparse" else 15):
             if isinstance(event, Asked):
                 path = event.query.configuration.path
                 assert space.canonical_path(path, settle=False) == path
 
-    def test_an_exhausted_space_says_so_and_was_searched_without_repeats(self, case: Case) -> None:
+    def test_exhausted_space_is_reported_after_a_search_without_repeats(self, case: Case) -> None:
         optimizer = case.make(finite_space())
         queries = []
         while len(queries) < 50:
@@ -195,8 +193,8 @@ class OptimizerContract(BriefContract):
             assert all(line.strip() and "\n" not in line for line in lines)
             optimizer.tell(told(number, query, loss_of(query)))
 
-    def test_each_configuration_climbs_rungs_and_the_answer_has_a_loss(self, case: Case) -> None:
-        """With no more than the trials begun, and some evaluated in full."""
+    def test_configurations_climb_rungs_and_the_incumbent_has_a_loss(self, case: Case) -> None:
+        """No more trials are begun than allowed, and some are evaluated in full."""
         optimizer = case.make(mixed_space())
         simulation(case, optimizer, trials=12).run()
         history, answer = optimizer.history, optimizer.incumbent
@@ -213,7 +211,7 @@ class OptimizerContract(BriefContract):
         assert answer.loss is not None
         assert optimizer.weights == {answer.number: 1.0}
 
-    def test_when_none_may_begin_it_promotes_or_waits_and_waiting_changes_nothing(
+    def test_method_promotes_or_waits_without_new_trials_and_waiting_changes_nothing(
         self, case: Case
     ) -> None:
         asked, twin = case.make(mixed_space()), case.make(mixed_space())
@@ -241,7 +239,7 @@ class OptimizerContract(BriefContract):
 
 
 def simulation(case: Case, optimizer: Optimizer, *, trials: int) -> Simulation:
-    """Three workers of different speed, and losses that are blurred on less than everything."""
+    """Return a simulation with three workers of different speed, and noisy partial losses."""
 
     def outcome(query: Query) -> Outcome:
         seconds = share_to_do(query, optimizer) * (1 + len(query.configuration.canonical) % 7)

@@ -1,4 +1,4 @@
-"""Artifacts of tests: their entries, and how they are put, used and counted."""
+"""Cached test artifacts: entries, puts, uses and counts."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def use(store: ArtifactStore, key: str) -> None:
 
 
 def schema_of(store: ArtifactStore) -> tuple[int, set[str]]:
-    """The number of its schema, and the names of its tables."""
+    """Return the schema number, and the names of the tables."""
     with store.database.read() as connection:
         number = connection.execute(select(store_table.c.schema)).scalar_one()
         return number, set(inspect(connection).get_table_names())

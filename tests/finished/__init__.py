@@ -1,1 +1,1 @@
-"""Studies that have ended, made without servers, and programs run as their readers would."""
+"""Finished studies made without servers, and programs run as their readers would."""

@@ -1,7 +1,7 @@
-"""Two small studies that have ended, for all that only looks at what came out of one.
+"""Two small finished studies, for all tests that only read results.
 
-`s` has failures, a constraint and an ensemble of two trials; `h`, of Hyperband, has trials on less
-than all of the folds. They are of a table with a column whose name steers Markdown.
+`s` has failures, a constraint and an ensemble of two trials; `h`, by Hyperband, has partial trials
+on some folds. Both use a table with a column whose name contains Markdown.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class Ended:
 
     @property
     def run(self) -> CommandLine:
-        """The command, for which this is home."""
+        """Return the command line with this home."""
         return CommandLine(self.folder / "home")
 
     def load(self, name: str = "s") -> LoadedStudy:
@@ -64,7 +64,7 @@ class Ended:
 
     @classmethod
     def in_folder(cls, folder: Path) -> Self:
-        """Make them."""
+        """Make the studies in a folder."""
         (folder / "space.py").write_text(SPACE)
         data = folder / "table.csv"
         table().rename(columns={"c": NASTY}).to_csv(data, index=False)

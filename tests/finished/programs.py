@@ -1,4 +1,4 @@
-"""Using printed code as its reader would, and running scripts without prefect-tune."""
+"""Use printed code as its reader would, and run scripts without prefect-tune."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def built_from(text: str) -> Pipeline:
-    """The pipeline that printed code builds; its last statement, which fits it, is left out."""
+    """Return the pipeline built by printed code; its last statement, the fit, is left out."""
     built, fits, _ = text.rpartition("\npipeline.fit(X, y")
     assert fits, text
     names: dict[str, Any] = {}
@@ -31,7 +31,7 @@ def built_from(text: str) -> Pipeline:
 
 
 def parameters(estimator: Any) -> dict[str, str]:
-    """All parameters of an estimator and of those inside, as texts that may be compared."""
+    """Return all parameters of an estimator and of nested ones, as comparable strings."""
     try:
         values = estimator.get_params(deep=True)
     except TypeError:  # of CatBoost
@@ -52,6 +52,6 @@ def _text(value: Any) -> str:
 
 
 def run_without_prefect_tune(script: Path, *arguments: object) -> str:
-    """The output of a script in a process that cannot import prefect-tune."""
+    """Return the output of a script in a process that cannot import prefect-tune."""
     command = [sys.executable, "-W", "ignore", "-c", WITHOUT, str(script), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

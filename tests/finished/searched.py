@@ -1,4 +1,4 @@
-"""Studies searched in this process alone: no Prefect server, no Dask, one trial at a time."""
+"""Studies run only in this process: no Prefect server, no Dask, one trial at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial
 
 @dataclass(frozen=True)
 class Searched:
-    """A study that has ended, and its store."""
+    """A finished study, and its store."""
 
     store: ArtifactStore
     name: str
@@ -43,13 +43,13 @@ _PLAIN: Mapping[str, Callable[..., Any]] = {
 
 
 def run_here(task: Any, parameters: Mapping[str, Any]) -> Any:
-    """The value of a task that is run in this process, without a sandbox."""
+    """Return the value of a task run in this process, without a sandbox."""
     return _PLAIN[task.name](**parameters)
 
 
 @dataclass
 class Here:
-    """Workers that are this process.
+    """Workers in this process.
 
     Attributes:
         begun: Names of the tasks that were run.
@@ -69,13 +69,13 @@ class Here:
 
 
 def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) -> Searched:
-    """Run a study by the parameters of `tune`, in a store of its own or in one that is there.
+    """Run a study by the parameters of `tune`, in a new or an existing store.
 
     Args:
-        folder: Where its store is.
-        trials: How many it has in the end.
-        fit: Whether it ends in a model.
-        parameters: Those of `tune`.
+        folder: Folder of the store.
+        trials: Total number of trials at the end.
+        fit: Whether a final model is fitted.
+        parameters: Parameters of `tune`.
     """
     defaults = {name: p.default for name, p in signature(tune.fn).parameters.items()}
     given = {"method": "random", "study": "s", "store": str(folder / "store"), **parameters}

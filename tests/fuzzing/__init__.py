@@ -1,8 +1,8 @@
 """Hostile input of four kinds.
 
-- ground: folders in which cases are tried, and what holds after each
-- values: texts, numbers and JSON that nobody expects
-- options: commands, and parameters of the flow, with options at random
-- data_files: tables and event logs, whose cells and bytes are damaged
-- store_files: a finished study whose files and rows are damaged, and commands that look at it
+- ground: folders in which cases are tried, and checks after each
+- values: unexpected strings, numbers and JSON
+- options: commands, and parameters of the flow, with random options
+- data_files: tables and event logs with damaged cells and bytes
+- store_files: a finished study with damaged files and rows, and commands that read it
 """

@@ -1,4 +1,4 @@
-"""Tables and event logs whose cells and bytes are damaged."""
+"""Tables and event logs with damaged cells and bytes."""
 
 import gzip
 from collections.abc import Callable, Mapping
@@ -32,16 +32,16 @@ _JUNK = (b"\0", b"\xff\xfe\xfd", b'"', b"\n\n,,,\n", b"{" * 2000, b"@DATA\n")
 
 @dataclass(frozen=True)
 class Damaged:
-    """One input of a study or of its predictions, damaged.
+    """One damaged input of a study or of its predictions.
 
     Attributes:
-        role: Which of them: `table`, `events`, `labels` or `new`, rows to predict.
-        suffix: Of its file.
-        column: Position of the column that is damaged.
-        rows: Its rows that have another value: the first, every second one, all or none.
+        role: Role of the input: `table`, `events`, `labels` or `new`, rows to predict.
+        suffix: Suffix of its file.
+        column: Position of the damaged column.
+        rows: Rows with another value: the first, every second one, all or none.
         value: The value.
-        bytes: What is done to the bytes after that: an operation, and a share of their number.
-        options: Of the command.
+        bytes: Damage to the bytes afterwards: an operation, and a share of their number.
+        options: Options of the command.
     """
 
     role: str
@@ -54,7 +54,7 @@ class Damaged:
 
 
 def damaged() -> st.SearchStrategy[Damaged]:
-    """Inputs with some damage each."""
+    """Return inputs with some damage each."""
     options = {
         "categorical": st.sampled_from((["a"], ["count"], ["colour"])),
         "group": st.sampled_from(("count", "colour")),

@@ -1,4 +1,4 @@
-"""Folders in which cases are tried, and what holds after each."""
+"""Folders in which cases are tried, and checks after each."""
 
 import os
 import shutil
@@ -26,10 +26,10 @@ REFUSALS = (BadInput, UnknownName, StoreRefused)
 
 @dataclass
 class Ground:
-    """A folder with a table, an event log with labels, and room for what cases make.
+    """A folder with a table, an event log with labels, and room for files of the cases.
 
     Attributes:
-        folder: The folder, which is the working folder while cases are tried.
+        folder: The folder, which is the working folder during the cases.
     """
 
     folder: Path
@@ -39,7 +39,7 @@ class Ground:
     @classmethod
     @contextmanager
     def entered(cls) -> Iterator["Ground"]:
-        """Make one and work in it; the home of the user is in it, too."""
+        """Make a folder and work in it; it contains the home of the user, too."""
         before, home = Path.cwd(), os.environ.get("HOME")
         with TemporaryDirectory() as name:
             ground = cls(Path(name).resolve())
@@ -61,7 +61,7 @@ class Ground:
 
     @contextmanager
     def case(self) -> Iterator[Path]:
-        """Yield a new folder to work in; nothing of it is left."""
+        """Yield a new folder to work in, and remove it afterwards."""
         with TemporaryDirectory(dir=self.folder, prefix="case-") as name:
             os.chdir(name)
             try:
@@ -71,7 +71,7 @@ class Ground:
                 os.chdir(self.folder)
 
     def new_home(self, folder: Path) -> CommandLine:
-        """Commands with a copy of two finished studies, one of them without a model."""
+        """Return commands with a copy of two finished studies, one of them without a model."""
         if self._kept is None:
             self._kept = self.folder / "kept"
             self._kept.mkdir()
@@ -85,19 +85,19 @@ class Ground:
         return CommandLine(folder / "home")
 
     def shared_home(self) -> CommandLine:
-        """Commands with a copy of the kept studies that many cases share."""
+        """Return commands with a copy of the finished studies shared by many cases."""
         if self._shared is None:
             self._shared = self.new_home(self.folder)
         return self._shared
 
     def renew_home(self) -> None:
-        """Give the next cases another copy: this one has changed."""
+        """Give the next cases another copy, because this one has changed."""
         shutil.rmtree(self.shared_home().home)
         self._shared = None
 
 
 def check_message(message: str) -> None:
-    """Whoever is refused is told why, in a line or some, and without a password."""
+    """Check that a refusal gives a reason in one or a few lines, without a password."""
     assert message.strip(), "refused without a word"
     assert "Traceback" not in message
     assert SECRET not in message, "a password is shown"
@@ -115,14 +115,14 @@ def leaves_nothing(store: Path) -> Iterator[None]:
 
 
 def studies_in(store: Path) -> set[str]:
-    """The studies of a store."""
+    """Return the studies of a store."""
     if not (store / "store.json").exists():
         return set()
     return set(Ledger(open_store(StoreAddress(str(store))).database).study_names())
 
 
 def files_in(folder: Path) -> set[str]:
-    """All files below a folder but those of databases."""
+    """Return all files below a folder except databases."""
     return {
         str(path.relative_to(folder))
         for path in folder.rglob("*")

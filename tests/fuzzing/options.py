@@ -59,7 +59,7 @@ _USUAL: Mapping[str, tuple[Any, ...]] = {
 
 @st.composite
 def parameters(draw: st.DrawFn) -> dict[str, Any]:
-    """Parameters of the flow, of which some are as usual and some are any JSON."""
+    """Return parameters of the flow, of which some are usual and some are any JSON."""
     names = draw(st.lists(st.sampled_from(sorted(_DEFAULTS)), max_size=5, unique=True))
     given: dict[str, Any] = {"data": "table.csv", "target": "target", "space": "small"}
     for name in names:
@@ -91,7 +91,7 @@ _COMMANDS: Mapping[tuple[str, ...], click.Command] = dict(_commands(main))
 
 @st.composite
 def command_lines(draw: st.DrawFn) -> tuple[str, ...]:
-    """The words of a command, its options before and after its arguments."""
+    """Return the words of a command, with options before and after its arguments."""
     words = draw(st.sampled_from(sorted(_COMMANDS)))
     parameters = _COMMANDS[words].params
     needed = [p for p in parameters if isinstance(p, click.Argument) or p.required]
@@ -117,14 +117,14 @@ def _given(draw: st.DrawFn, parameter: click.Parameter) -> tuple[str, ...]:
 
 
 def _word(value: Any) -> str:
-    """A value as the command line takes it."""
+    """Return a value as the command line accepts it."""
     if isinstance(value, dict):
         return "".join(f"{name}={one}" for name, one in value.items())
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def check_command_line(ground: Ground, line: tuple[str, ...]) -> None:
-    """Run a command; if it is refused, nothing of the store has changed."""
+    """Run a command; if it is refused, the store must be unchanged."""
     with ground.case() as folder, without_flows(), pytest.MonkeyPatch.context() as patched:
         for name in ("table.csv", "events.csv", "labels.csv"):
             (folder / name).symlink_to(ground.folder / name)
@@ -149,7 +149,7 @@ def check_command_line(ground: Ground, line: tuple[str, ...]) -> None:
 
 @contextmanager
 def without_flows() -> Iterator[None]:
-    """Let commands prepare a flow, and end where it would start."""
+    """Let commands prepare a flow, and stop where it would start."""
     with pytest.MonkeyPatch.context() as patched:
         for module in (run, compare):
             patched.setattr(module, "run_flow", _prepared_only)

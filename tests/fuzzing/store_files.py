@@ -1,4 +1,4 @@
-"""A finished study whose files and rows are damaged, and commands that look at it."""
+"""A finished study with damaged files and rows, and commands that read it."""
 
 import json
 import sqlite3
@@ -56,11 +56,11 @@ _NUMBERS = ("events.sequence", "trials.number", "store.schema", "sessions.second
 
 @dataclass(frozen=True)
 class DamagedStore:
-    """What is done to the files and rows of a store, and what looks at it then.
+    """Damage to files and rows of a store, and commands that read it afterwards.
 
     Attributes:
-        files: Operations, each on a file of the store by its place in order.
-        rows: Cells of the database, each with what stands there instead.
+        files: Operations, each on a file of the store by its position.
+        rows: Cells of the database, each with a replacement.
         looks: Commands.
     """
 
@@ -71,7 +71,7 @@ class DamagedStore:
 
 @st.composite
 def damaged_stores(draw: st.DrawFn) -> DamagedStore:
-    """Stores with one damage or two."""
+    """Return stores with one or two damages."""
     some = st.integers(0, 10**6)
     files = st.tuples(st.sampled_from(sorted(_FILES)), some, st.floats(0, 1))
     rows = st.tuples(st.sampled_from(_DOCUMENTS), some, documents() | st.just(_NO_JSON))
@@ -85,7 +85,7 @@ def damaged_stores(draw: st.DrawFn) -> DamagedStore:
 
 
 def check(ground: Ground, case: DamagedStore) -> None:
-    """Damage a copy of the store and look at it."""
+    """Damage a copy of the store and read it."""
     with ground.case() as folder, without_flows(), pytest.MonkeyPatch.context() as patched:
         patched.setenv("PREFECT_TUNE_OUTAGE_SECONDS", "0.1")
         (folder / "table.csv").symlink_to(ground.table)
@@ -128,7 +128,7 @@ def _open(store: Path, study: str) -> None:
 
 
 def _replace(store: Path, table: str, column: str, row: int, value: Any) -> None:
-    """Replace a cell; the database may refuse what its schema forbids."""
+    """Replace a cell; the database may refuse values that its schema forbids."""
     is_plain = isinstance(value, int | float) or value == _NO_JSON
     written = value if is_plain else json.dumps(value)
     with (

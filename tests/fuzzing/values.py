@@ -1,4 +1,4 @@
-"""Texts, numbers and JSON that nobody expects."""
+"""Unexpected strings, numbers and JSON."""
 
 from typing import Any
 
@@ -28,19 +28,19 @@ _PLAIN = st.characters(codec="utf-8", exclude_characters="/~\0")
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Texts that are read as something, or as nothing at all."""
+    """Return strings that have a meaning to some reader, or to none."""
     return st.sampled_from(_TEXTS) | st.text(_PLAIN, max_size=12)
 
 
 def numbers() -> st.SearchStrategy[int | float]:
-    """Numbers of any size, those that are none included."""
+    """Return numbers of any size, and values that are not numbers."""
     return st.sampled_from((0, 1, 2, 5, -1, 0.0, 0.5, 1.0, 1e308, 2**31, 2**63, 10**30)) | (
         st.integers(-(10**6), 10**6) | st.floats()
     )
 
 
 def documents() -> st.SearchStrategy[Any]:
-    """JSON values, those that only Python writes included."""
+    """Return JSON values, including those that only Python writes."""
     scalars = st.none() | st.booleans() | numbers() | texts() | st.just("a\0b")
     return st.recursive(
         scalars,

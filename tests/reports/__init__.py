@@ -1,1 +1,1 @@
-"""Inputs of reports that were never run."""
+"""Inputs of reports without real studies."""

@@ -1,4 +1,4 @@
-"""Curves of studies in a comparison, by hand."""
+"""Hand-made curves of studies in a comparison."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ COMMON = {"comparison": "c", "data": "d", "dataset": "d", "space": "small", "met
 def replicate(
     method: str, repeat: int, losses: list[float | None], test: float | None, **changes: str
 ) -> list[dict]:
-    """A trial each ten seconds of forty, which has failed where there is no loss."""
+    """Return a trial every ten seconds of forty; a trial without a loss has failed."""
     common = {**COMMON, **changes, "method": method, "repeat": repeat, "test_loss": test}
     common["study"] = f"{common['comparison']}-{repeat}-{method}"
     rows, best = [{**common, "trials": 0, "seconds": 0.0}], None
@@ -27,6 +27,6 @@ def replicate(
 
 
 def curves_of(replicates: Iterable[list[dict]]) -> pd.DataFrame:
-    """The curves of a comparison with these studies."""
+    """Return the curves of a comparison with these studies."""
     rows = [row for rows in replicates for row in rows]
     return pd.DataFrame(rows, columns=list(CURVE_COLUMNS))

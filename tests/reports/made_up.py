@@ -1,4 +1,4 @@
-"""Reports of studies that were never run: one with everything, one with hardly anything."""
+"""Reports without real studies: one with everything, one with hardly anything."""
 
 from dataclasses import replace
 from typing import Any
@@ -66,7 +66,7 @@ REPRODUCTION = Reproduction(
 
 
 def judged() -> ModelReport:
-    """A model of patient events, with codes and descriptions that nobody would want."""
+    """Return a model of patient events, with hostile codes and descriptions."""
     columns = (ColumnEffect(f"{NASTY}: count", 0.4), ColumnEffect(f"{NASTY}: mean, 30 days", None))
     codes = (
         CodeEffect(NASTY, 0.12, columns, 2),
@@ -93,7 +93,7 @@ def judged() -> ModelReport:
 
 
 def full(n: int = N) -> StudyReport:
-    """A study of n evaluations with everything, of names and messages that nobody would want."""
+    """Return a study of n evaluations with everything, with hostile names and messages."""
     rng = np.random.default_rng(0)
     losses = (15 + rng.gamma(2.0, size=n) * 4).tolist()
     states = ["failed" if k % 170 == 0 else "stopped" if k % 3 else "complete" for k in range(n)]
@@ -168,13 +168,13 @@ def full(n: int = N) -> StudyReport:
 
 
 def leads(*rows: tuple[float, int, int, str, float]) -> pd.DataFrame:
-    """The incumbents of a study."""
+    """Return the incumbents of a study."""
     columns = ["seconds", "evaluations", "trial", "fidelity", "loss"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def empty() -> StudyReport:
-    """A study of which no trial has ended."""
+    """Return a study without an ended trial."""
     nothing = {"incumbent": None, "n_trials": 0, "n_failed": 0, "n_stopped": 0, "n_begun": 0,
                "ensemble": None, "finalists": (), "test_loss": None, "constraints": {},
                "single_best_test_loss": None, "decisions": {}, "state": "running",
@@ -193,7 +193,7 @@ def empty() -> StudyReport:
 
 
 def failed() -> StudyReport:
-    """A study whose trials have all failed."""
+    """Return a study whose trials have all failed."""
     n, some = 30, full()
     unknown = {"full": 0, "best": None, "trial": None, "median": None}
     return replace(

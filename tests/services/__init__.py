@@ -1,4 +1,4 @@
-"""Real servers that tests talk to: PostgreSQL and an S3 protocol server, each started once."""
+"""Real servers for tests: PostgreSQL and an S3 protocol server, each started once."""
 
 import subprocess
 import sys
@@ -28,13 +28,13 @@ class Postgres:
         self._uri = self._server.get_uri().replace("postgresql://", "postgresql+psycopg://")
 
     def new_database(self) -> str:
-        """URL of an empty database."""
+        """Return the URL of an empty database."""
         name = f"test_{uuid4().hex[:12]}"
         self._do(f"CREATE DATABASE {name}")
         return self._uri.replace("/postgres?", f"/{name}?")
 
     def restart(self, seconds: float = 1.0) -> None:
-        """Stop it, all connections with it, and start it again after some seconds."""
+        """Stop the server with all connections, and start it again after some seconds."""
         self._server._stop()
         sleep(seconds)
         wait_for(lambda: self._has_begun(self._server.ensure_postgres_running))
@@ -48,7 +48,7 @@ class Postgres:
             connection.execute(text(statement))
 
     def _has_begun(self, begin: Callable[[], None]) -> bool:
-        """Whether it has started in the ten seconds that it is given, and is ready."""
+        """Return whether the server is ready within ten seconds."""
         with suppress(subprocess.TimeoutExpired):
             begin()
             return bool(self._server.get_postmaster_info().status == "ready")
@@ -57,7 +57,7 @@ class Postgres:
 
 @contextmanager
 def bucket_at(url: str) -> Iterator[str]:
-    """Name of an empty bucket of a server that speaks S3; the environment says where that is."""
+    """Yield the name of an empty bucket of an S3 server; environment variables name the server."""
     import s3fs
 
     with pytest.MonkeyPatch.context() as patched:
@@ -84,7 +84,7 @@ sys.stdin.read()
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """URL of a server that speaks S3."""
+    """Yield the URL of an S3 server."""
     process = subprocess.Popen(
         [sys.executable, "-c", BUCKETS],
         stdin=subprocess.PIPE,

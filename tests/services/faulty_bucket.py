@@ -1,4 +1,4 @@
-"""A bucket behind a proxy that makes it slow, refuses, cuts, or is away, as a test says."""
+"""A bucket behind a proxy that is slow, refuses, cuts connections, or is away."""
 
 import socketserver
 import threading
@@ -13,12 +13,12 @@ from services import bucket_at, s3_server
 
 
 class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Hands requests on to a server, as `fault` says.
+    """Passes requests to a server, with the fault named by `fault`.
 
     Attributes:
-        fault: Of files of the cache, `slow` or `errors` (403); `away` answers 503 to everything,
-            `cut` ends every connection without an answer, `undeletable` 403 to all that deletes.
-        n_faults: Requests for files of the cache that met a fault.
+        fault: For cache files, `slow` or `errors` (403); `away` answers 503 to everything, `cut`
+            ends every connection without an answer, `undeletable` answers 403 to every deletion.
+        n_faults: Requests for cache files that met a fault.
         n_requests: All requests so far.
     """
 
@@ -33,7 +33,7 @@ class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.n_faults = self.n_requests = 0
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients that a fault makes give up cut their connections."""
+        """Print nothing, because clients that give up after a fault cut their connections."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -82,12 +82,12 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
 
     def log_message(self, *args: object) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @contextmanager
 def faulty_bucket() -> Iterator[FaultyProxy]:
-    """An empty bucket `bucket` behind a proxy; the environment says where it is."""
+    """Yield an empty bucket `bucket` behind a proxy; environment variables name the proxy."""
     with s3_server() as url, FaultyProxy(url) as proxy:
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
         with bucket_at(f"http://127.0.0.1:{proxy.server_address[1]}"):

@@ -1,4 +1,4 @@
-"""A user's program: the type of each public name is what its readers rely on."""
+"""A user's program that relies on the type of each public name."""
 
 from dataclasses import dataclass
 from typing import Any, assert_type

@@ -1,4 +1,4 @@
-"""Mistakes that both type checkers report: an ignore that nothing needs is an error itself."""
+"""Mistakes that both type checkers report; an unused ignore comment is an error, too."""
 
 import prefect_tune
 from prefect_tune import PipelineSearch, Step, compare, load_study, retry, tune

@@ -2,9 +2,9 @@
 
     tests/benchmarks/run flows/large_tables [--budget 60s] [--workers 2] [--only NAME ...]
 
-The tables are made at random: 20,000 rows of 1,000 classes, 2,000 rows of 10,000 columns, and
-200,000 rows with two columns of 100,000 categories each. Each study runs in a new process and a new
-home, so that its start counts.
+The tables are random: 20,000 rows of 1,000 classes, 2,000 rows of 10,000 columns, and 200,000 rows
+with two columns of 100,000 categories each. Each study runs in a new process and a new home, so its
+start-up time counts.
 """
 
 import argparse
@@ -26,7 +26,7 @@ RUN = [sys.executable, "-m", "prefect_tune.deployments"]
 
 
 def many_classes(n: int = 20_000, n_classes: int = 1_000) -> pd.DataFrame:
-    """Rows around a centre for each class."""
+    """Return rows around one center per class."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, n_classes, n)
     X = rng.normal(size=(n_classes, 10))[y] + rng.normal(0, 0.5, (n, 10))
@@ -34,14 +34,14 @@ def many_classes(n: int = 20_000, n_classes: int = 1_000) -> pd.DataFrame:
 
 
 def many_columns(n: int = 2_000, n_columns: int = 10_000) -> pd.DataFrame:
-    """Two classes that follow from twenty of the columns."""
+    """Return two classes that depend on twenty of the columns."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, n_columns))
     return pd.concat([_frame(X), _yes_or_no(X[:, :20] @ rng.normal(size=20))], axis=1)
 
 
 def many_categories(n: int = 200_000, n_categories: int = 100_000) -> pd.DataFrame:
-    """Two columns of categories, one with an effect, and four of numbers."""
+    """Return two columns of categories, one with an effect, and four numeric columns."""
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, n_categories, (2, n))
     X = rng.normal(size=(n, 4))
@@ -64,7 +64,7 @@ TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
 
 
 def study(name: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
-    """Run a study of a table, and return what it came to."""
+    """Run a study of a table, and return its result."""
     path = folder / f"{name}.csv"
     TABLES[name]().to_csv(path, index=False)
     words = ["--budget", given.budget, "--workers", str(given.workers), "--study", "large"]

@@ -1,23 +1,24 @@
-"""Our default beside FLAML, Optuna's grouped TPE, SMAC3 and AutoGluon on the same tables.
+"""The default of prefect-tune against FLAML, Optuna, SMAC3 and AutoGluon on the same tables.
 
     tests/benchmarks/run flows/peers --out FOLDER [--tools ours,flaml,optuna,smac,autogluon]
         [--budget 120] [--splits 2] [--core 0] TABLE[:TARGET] ...
     tests/benchmarks/run flows/peers --recorded
 
-Each tool gets the seconds of the budget, start-up included, in a process of its own with one thread
-on one core; `peer_tools/adapters/` says what each does with them. 30 % of the rows, stratified by
-class and drawn by the table's name and the split's number, test: the error in percent, or 1 - R2.
-Incumbents after a quarter, half and all of the budget are scored by predictions of the same test
-rows. `ours:space=modern:ensemble=auto` is a tool with options, which may be there several times;
-`optuna:space=small+regression` searches other ones of our spaces, each table the one that fits.
+Each tool gets the seconds of the budget, start-up included, in its own process with one thread on
+one core; `peer_tools/adapters/` describes each tool. 30 % of the rows are test rows, stratified by
+class and drawn by the name of the table and the number of the split; the test loss is the error in
+percent, or 1 - R2. Incumbents after a quarter, half and all of the budget are scored by predictions
+of the same test rows. `ours:space=modern:ensemble=auto` is a tool with options; several such tools
+may be given. `optuna:space=small+regression` searches other spaces of ours, each table the one
+that fits.
 
 FOLDER gets `rows/`, a file for each run, `splits/`, logs of failed runs, and AutoGluon's
 environment. An interrupted benchmark continues with the runs that have no rows. After the last run,
 the same command only prints the report. To use several cores, start the command once for each core
 with other `--tools`. Eight tables with two splits of five tools take three hours on one core. The
 environment needs the extra `prefect-tune[peers]`.
-`--recorded` prints the report of the runs that README speaks of, and what each part of our default
-gives: tools `ours`, `ours:space=flash+regression`, `ours:start=none`, `ours:race=false` and
+`--recorded` prints the report of the runs shown in README, and the contribution of each part of our
+default: tools `ours`, `ours:space=flash+regression`, `ours:start=none`, `ours:race=false` and
 `ours:ensemble=single` on one split of the same tables.
 """
 

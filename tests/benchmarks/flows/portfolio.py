@@ -1,30 +1,29 @@
-"""Make the portfolios that FLASH begins with, and judge them by leaving each data set out.
+"""Make the portfolios that FLASH begins with, and judge each one on data sets left out of it.
 
     tests/benchmarks/run flows/portfolio  # judges the recorded losses
     tests/benchmarks/run flows/portfolio --out FOLDER [--candidates 72] [--rows 700] [--size 16]
         [--jobs 2] [--commit] [TABLE[:TARGET] ...] [--events FOLDER:LABELS|cohort:NAME ...]
 
-With `prefect-tune[boosting]` installed. Candidates of the modern spaces, as many of each model: the
-default of its simplest path, the others drawn from the prior. Each is cross-validated on some rows
-of each table, by three folds and for 8 CPU seconds at most. A portfolio is picked one by one,
-greedily, by the mean over tables of the normalised regret of the best so far (0 for the best
-candidate of a table, 1 for the median one), for its seconds. It is judged on tables that it was not
+Needs `prefect-tune[boosting]`. The candidates of the modern spaces have equal numbers of each
+model: the default of the simplest path, and draws from the prior. Each is cross-validated on some
+rows of each table, with three folds and at most 8 CPU seconds. A portfolio is picked greedily: each
+pick lowers the mean over tables of the normalized regret of the best so far (0 for the best
+candidate of a table, 1 for the median one) most per second. It is judged on tables that it was not
 made from: tables whose names begin alike (`cal_housing`, `cal_housing_reg`) are left out together.
 A second portfolio of each space is made and judged without the models of XGBoost and CatBoost,
-which not everyone has.
+which may be missing.
 
-The portfolio of the space `events` is made in the same way from event sets, all rows of each. Its
-candidates are the defaults, LightGBM and logistic regression behind single changes of a cheap
-construction, and draws from the prior of the faster models, of three the cheapest. Forms of one
-set (`meds_gibleed`, `omop_gibleed`) are left out together, and so are the cohorts of a family.
-The loss is 1 - AUROC, and a candidate may take 8 CPU seconds. The first one is given: boosted
-trees behind few blocks of columns, as a short budget sees little else of a large set.
+The portfolio of the space `events` is made in the same way from event sets, with all rows of each.
+Its candidates are the defaults, LightGBM and logistic regression after single changes of a cheap
+construction, and draws from the prior of the faster models, the cheapest of three each. Forms of
+one set (`meds_gibleed`, `omop_gibleed`) are left out together, and so are the cohorts of a family.
+The loss is 1 - AUROC, and a candidate may take 8 CPU seconds. The first entry is fixed: boosted
+trees on few blocks of columns, because a short budget evaluates little else on a large set.
 
 FOLDER gets the losses, a file for each table. An interrupted run continues with the tables that
 have no file yet.
-With `--commit` the portfolios replace those of the catalogue, and the losses those of the same
-spaces beside this file, from which `flows/peers` makes a portfolio without the table that it is
-measured on.
+With `--commit`, the portfolios replace those of the catalog, and the losses replace those beside
+this file, from which `flows/peers` makes a portfolio without the table being measured.
 """
 
 import argparse
@@ -121,7 +120,7 @@ def main() -> None:
 
 
 def candidates(space: Space, n: int) -> list[Configuration]:
-    """The candidates of a space, the same at each call: as many of each model, defaults first."""
+    """Return the fixed candidates of a space: equal numbers per model, defaults first."""
     rng, found = np.random.default_rng(0), dict.fromkeys(defaults(space))
     while len(found) < n:
         for model in space.steps[-1].algorithms:
@@ -138,7 +137,7 @@ def restricted(space: Space, algorithms: dict[str, set[str]]) -> Space:
 
 
 def defaults(space: Space) -> Iterator[Configuration]:
-    """Each model with default values and nothing before it, as far as it allows."""
+    """Return each model with default values and no preprocessing, if allowed."""
     *before, model = space.searched
     plain = tuple(step.simplest.id for step in before)
     for algorithm in model.algorithms:
@@ -148,7 +147,7 @@ def defaults(space: Space) -> Iterator[Configuration]:
 
 
 def event_candidates(space: Space, n: int) -> list[Configuration]:
-    """The candidates of the space of events, the same at each call."""
+    """Return the candidates of the space of events, the same in each call."""
     rng = np.random.default_rng(0)
     found = dict.fromkeys(chain(defaults(space), changes(space)))
     first, *_, model = space.searched
@@ -161,7 +160,7 @@ def event_candidates(space: Space, n: int) -> list[Configuration]:
 
 
 def changes(space: Space) -> Iterator[Configuration]:
-    """Models behind single changes of a cheap construction, and behind each single aggregation."""
+    """Return models after single changes of a cheap construction, and after each aggregation."""
     windows, aggregate = space.steps[0].algorithms
     aggregations = map(str, aggregate.hyperparameters["aggregation"].choices)
     single = [(aggregate, {"aggregation": value}) for value in aggregations]
@@ -175,7 +174,7 @@ def changes(space: Space) -> Iterator[Configuration]:
 
 
 def work(configuration: Configuration) -> float:
-    """Blocks of columns times trees, by which draws are compared."""
+    """Return blocks of columns times trees, to compare draws by cost."""
     (_, first), *_, (_, model) = configuration.choices
     built, values = dict(first.values), dict(model.values)
     blocks = 1
@@ -221,7 +220,7 @@ def evaluate(home: Path, n: int, n_rows: int, of: TableFile | EventSet) -> pd.Da
 
 
 def judge(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goals) -> None:
-    """Print what portfolios reach on tables that they were not made from."""
+    """Print results of portfolios on tables left out of them."""
     of_table, plain = regrets(known), [c.canonical for c in defaults(space)]
     found = []
     for table in of_table:

@@ -1,10 +1,10 @@
-"""The first 40 asks of every method and kept variant, on three worlds with four workers.
+"""The first 40 proposals of every method and variant, on three worlds with four workers.
 
     python -m observed_behaviour.asks OUT.json [--only bapi ...]
 
-A world is a space and the outcome of each query, which depends on nothing but the query: its loss,
-the seconds of each step, measured quantities, and whether it fails. Workers are simulated, so the
-same code asks the same whatever the machine does.
+A world is a space and the outcome of each query, which depends only on the query: loss, seconds of
+each step, measured quantities, or a failure. Workers are simulated, so the same code makes the same
+proposals on any machine.
 """
 
 import argparse
@@ -74,11 +74,11 @@ RACED = ("flash", "smac", "tpe", "random")
 
 @dataclass
 class World:
-    """A space, what is known of its objective, and the outcome of each query.
+    """A space, its objective, and the outcome of each query.
 
     Attributes:
         space: The space.
-        objective: What methods are told of the objective.
+        objective: Objective as methods see it.
         trials: Configurations that may be begun; None for no limit.
         seconds: Worker-seconds of the budget; None for no limit.
     """
@@ -91,7 +91,7 @@ class World:
     _cached: set[str] = field(default_factory=set)
 
     def outcome(self, query: Query, bootstraps: int) -> tuple[Any, float]:
-        """Return an evaluation with so many risks, or a failure, and the seconds that it took.
+        """Return an evaluation with `n_risks` risks, or a failure, and its seconds.
 
         Epochs and folds of earlier queries are resumed.
         """
@@ -162,7 +162,7 @@ class World:
 
 
 def asks(optimizer: Any, world: World) -> dict[str, Any]:
-    """Return the queries of an optimizer in the order of its asks, and its answer."""
+    """Return the queries of an optimizer in order, and its incumbent."""
     queries: list[dict[str, Any]] = []
     running: list[tuple[float, int, Any, float]] = []
     now = spent = 0.0
@@ -216,7 +216,7 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
 
 
 def flat() -> World:
-    """One step of three models without conditions, no constraint, no limit but the trials."""
+    """Return one step of three models without conditions or constraints, limited only by trials."""
     models = (
         _algorithm("net", Float("rate", (1e-5, 1.0), log=True), Integer("width", (2, 200))),
         _algorithm("trees", Integer("depth", (1, 40)), Categorical("rule", ["a", "b", "c"])),
@@ -227,7 +227,7 @@ def flat() -> World:
 
 
 def conditional() -> World:
-    """Two steps with conditions, a forbidden pair, forbidden values, and a constraint."""
+    """Return two steps with conditions, a forbidden pair, forbidden values, and a constraint."""
     kind = Categorical("kernel", ["rbf", "poly", "linear"])
     degree, gamma = Integer("degree", (2, 5)), Float("gamma", (1e-4, 10.0), log=True)
     svm = _algorithm("svm", Float("C", (1e-3, 1e3), log=True), kind, degree, gamma)
@@ -249,7 +249,7 @@ def conditional() -> World:
 
 
 def healthcare() -> World:
-    """The catalogue's space for patients' events, with two constraints and both limits."""
+    """Return the catalog's space for patient events, with two constraints and both limits."""
     space = space_named("healthcare")
     models = sorted(a.id for a in space.steps[-1].algorithms)
     objective = _objective(("latency_us", "model_size_bytes"), iterative=models[::2])
@@ -262,7 +262,7 @@ WORLDS: Mapping[str, Callable[[], World]] = {
 
 
 def observed(only: Collection[str] = (), worlds: Collection[str] = ()) -> dict[str, Any]:
-    """Return the asks of each method and variant in each world; a refusal is its message."""
+    """Return the proposals of each method and variant in each world; a refusal is its message."""
     found: dict[str, Any] = {}
     for method in only or METHODS:
         for options in ({}, *VARIANTS.get(method, ())):
@@ -306,18 +306,18 @@ def _algorithm(name: str, *hyperparameters: Any) -> Algorithm:
 
 
 def _unit(text: str) -> float:
-    """A number in [0, 1) that a text decides."""
+    """Return a number in [0, 1) derived from a text."""
     return crc32(text.encode()) / 2**32
 
 
 def _failing(configuration: Any) -> int | None:
-    """The position of the step at which a configuration fails; None if it does not."""
+    """Return the position of the step at which a configuration fails, or None."""
     number = crc32(f"fails {configuration.canonical}".encode())
     return number // 12 % len(configuration.path) if number % 12 == 0 else None
 
 
 def _level(configuration: Any) -> float:
-    """The loss after a full training: a weight of each algorithm, and a bowl of its values."""
+    """Return the loss after a full training: a weight per algorithm, and a bowl of its values."""
     total = 5.0
     for step, choice in configuration.choices:
         name = f"{step}/{choice.algorithm}"

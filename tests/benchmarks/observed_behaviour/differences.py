@@ -1,4 +1,4 @@
-"""Differences of two observations, by path, and those that are expected."""
+"""Differences of two observations, by path, and the expected ones."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ class Difference:
 
     Attributes:
         path: Keys and positions, joined by `/`.
-        text: Both values, in short.
+        text: Both values, shortened.
     """
 
     path: str
@@ -60,7 +60,7 @@ def verdict(
         part: Name of the part, with which all paths begin.
         old: Observation of the old code, as JSON values.
         new: Observation of the new code.
-        allowed: Patterns of paths that may differ, as of a shell; `*` matches `/` too.
+        allowed: Shell patterns of paths that may differ; `*` matches `/` too.
         ignored: Keys that are not compared, at any depth.
     """
     unexpected, expected = [], Counter[str]()
@@ -76,7 +76,7 @@ def differences(
 ) -> Iterator[Difference]:
     """Yield all differences of two JSON values at a path, numbers to the last bit.
 
-    An exception is a difference even where both sides raised it: it observed nothing.
+    An exception is a difference even if both sides raised it, because nothing was observed.
     """
     if isinstance(old, list) and isinstance(new, list):
         old, new = dict(enumerate(old)), dict(enumerate(new))

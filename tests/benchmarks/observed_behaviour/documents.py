@@ -1,10 +1,10 @@
-"""What `show`, `trials`, `report` and `compare` print of three recorded studies and a comparison.
+"""Output of `show`, `trials`, `report` and `compare` for three recorded studies and a comparison.
 
     python -m observed_behaviour.documents record INPUTS FOLDER
     python -m observed_behaviour.documents read FOLDER OUT.json
 
-The old side records the store, and each side reads a copy of it: seconds and times are then the
-same, and a new side whose schema has changed reads the store after its upgrade.
+The old side records the store, and each side reads a copy, so seconds and times are equal. A new
+side with a changed schema reads the store after its upgrade.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def record(inputs: Path, folder: Path) -> None:
 
 
 def observed(folder: Path) -> dict[str, Any]:
-    """Return the documents of all studies of a recorded folder, paths of it left out."""
+    """Return the documents of all studies of a recorded folder, without paths of the folder."""
     found: dict[str, Any] = {}
 
     def shown(*words: object) -> Any:

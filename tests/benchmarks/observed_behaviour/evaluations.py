@@ -1,10 +1,10 @@
-"""Twelve trials from four spaces: matrices, held-out predictions, losses and what was a hit.
+"""Twelve trials from four spaces: matrices, held-out predictions, losses and cache hits.
 
     python -m observed_behaviour.evaluations INPUTS OUT.json
 
-Runs four studies, each in a store of its own, and reads what every step of every trial and fold
-left there. Matrices and predictions are compared by content: neither keys, which contain the
-versions of the code, nor pickles, which contain the paths of its modules, may stay the same.
+Runs four studies, each in its own store, and reads the stored results of every step, trial and
+fold. Matrices and predictions are compared by content, because keys contain the versions of the
+code, and pickles contain the paths of its modules.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def _trial(trial: Mapping[str, Any], store: Path) -> dict[str, Any]:
 
 
 def _matrices(key: str, store: Path) -> dict[str, Any]:
-    """Return the digests of the matrices of an artifact, and of its labels if it changed them."""
+    """Return the digests of the matrices of a step result, and of its labels if changed."""
     of_store = ("--store", store)
     names = [part["name"] for part in printed_json("artifacts", "show", key, *of_store)["files"]]
     found = {}
@@ -97,7 +97,7 @@ def _predictions(key: str, store: Path) -> dict[str, Any]:
 
 
 def _content(file: Path) -> dict[str, Any]:
-    """Return the digest of a Parquet table's values, bit for bit, and their number and sum."""
+    """Return the digest of a Parquet table's values, bit for bit, with their number and sum."""
     table = pyarrow.parquet.read_table(file)
     digest, n, total = sha256(), 0, 0.0
     for name in table.column_names:
@@ -113,7 +113,7 @@ def _content(file: Path) -> dict[str, Any]:
 
 
 def _leaves(column: pa.Array) -> Iterator[np.ndarray]:
-    """Yield the values of a column, which may be lists, and which of them are missing."""
+    """Yield the values of a column, possibly of lists, and the mask of missing ones."""
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield column.value_lengths().to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""The product of the revision under observation: its command line, and its dataclasses."""
+"""The product at the observed revision: its command line, and its dataclasses."""
 
 import json
 import os
@@ -17,10 +17,10 @@ RENAMED: Mapping[str, str] = {}
 
 
 def printed(*arguments: object) -> str:
-    """Return what `prefect-tune` prints on standard output.
+    """Return the standard output of `prefect-tune`.
 
     Raises:
-        RuntimeError: If it exits with an error.
+        RuntimeError: If the command exits with an error.
     """
     (script,) = entry_points(group="console_scripts", name="prefect-tune")
     output, words = StringIO(), [str(argument) for argument in arguments]
@@ -36,13 +36,13 @@ def printed(*arguments: object) -> str:
 
 
 def printed_json(*arguments: object) -> Any:
-    """Return what `prefect-tune ... --json` prints."""
+    """Return the output of `prefect-tune ... --json`."""
     return json.loads(printed(*arguments, "--json"))
 
 
 @contextmanager
 def in_home(home: Path) -> Iterator[None]:
-    """Have the product use a home of its own, with a server of its own."""
+    """Use a separate home with a separate server."""
     before = os.environ.get("PREFECT_TUNE_HOME")
     os.environ["PREFECT_TUNE_HOME"] = str(home)
     try:
@@ -54,7 +54,7 @@ def in_home(home: Path) -> Iterator[None]:
 
 
 def made(cls: type[Any], /, **values: Any) -> Any:
-    """Make a dataclass of the product, its fields by the names that this revision gives them."""
+    """Make a dataclass of the product, with the field names of this revision."""
     known = {field.name for field in fields(cls)}
     renamed = {name: RENAMED.get(f"{cls.__name__}.{name}", name) for name in values}
     return cls(**{n if n in known else renamed[n]: value for n, value in values.items()})

@@ -1,14 +1,14 @@
-"""Methods that grow epochs, on learning curves recorded once: how far from the best of the table.
+"""Methods that train in epochs, on recorded learning curves: distance to the best of the table.
 
     tests/benchmarks/run optimizers/recorded_curves FOLDER [--tables mlp,sgd,...] [--seeds 20]
         [--methods bapi,bapi:variant=paper,bohb,...] [--budget 8] [--charge] [--runs runs.jsonl]
 
-FOLDER keeps the tables (as Parquet) and the runs. A kept run is not repeated, so a changed method
+FOLDER keeps the tables (as Parquet) and the runs. A stored run is not repeated, so a changed method
 needs other `--runs`. Options of a method are written `bapi:variant=paper:horizon=1`. Methods choose
-among the rows of the table. `--budget` is a number of full trainings of mean cost; with `--charge`
+among the rows of the table. `--budget` is a number of full trainings of mean cost; with `--charge`,
 the processor time of asks counts too. Regret is the regret of the least validated loss, in
-hundredths of a percent point (1e-4 of accuracy). The test loss belongs to the epoch and the
-configuration that the method names at the time.
+hundredths of a percent point (1e-4 of accuracy). The test loss is that of the incumbent of the
+method at the time.
 """
 
 import argparse
@@ -31,7 +31,7 @@ METHODS = "bapi,bapi:variant=paper,bohb,hyperband,halving,random"
 
 
 def made_run(table: Table, contestant: Contestant, key: dict[str, Any]) -> dict[str, Any]:
-    """A run of a method, its seed made of the table's name and the number of the run."""
+    """Run a method, seeded by the name of the table and the number of the run."""
     seed = zlib.crc32(f"{key['table']}{key['seed']}".encode())
     objective = objective_of(key["table"], table)
     optimizer = method_of_table(contestant.method, table, seed, objective, contestant.options)
@@ -39,7 +39,7 @@ def made_run(table: Table, contestant: Contestant, key: dict[str, Any]) -> dict[
 
 
 def figures_of(name: str, options: argparse.Namespace, runs: KeptRows) -> dict[str, Figures]:
-    """Figures of all methods on a table."""
+    """Return figures of all methods on a table."""
     table, of_methods = load_table(name, options.folder), {}
     for contestant in named(options.methods):
         key = {"table": name, "n_rows": len(table.configurations), "method": contestant.text}
@@ -51,7 +51,7 @@ def figures_of(name: str, options: argparse.Namespace, runs: KeptRows) -> dict[s
 
 
 def with_error(values: np.ndarray, digits: int) -> str:
-    """Mean and standard error."""
+    """Return mean and standard error."""
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
     return f"{f'{values.mean():.{digits}f} +- {error:.{digits}f}':>17}"
 
@@ -68,7 +68,7 @@ def report(name: str, of_methods: dict[str, Figures]) -> None:
 
 
 def report_ranks(of_tables: dict[str, dict[str, Figures]], goals: Goals) -> None:
-    """Print mean ranks; the goal is that bapi with its defaults has the first."""
+    """Print mean ranks; the goal is the first rank for bapi with its defaults."""
     columns = [(by, share) for by in ("regrets", "tests") for share in (0.5, 1.0)]
     ranks = {c: mean_ranks(of_tables, c[1], c[0]) for c in columns}
     print(f"mean ranks +- s.e. over {len(of_tables)} tables, by {columns}")

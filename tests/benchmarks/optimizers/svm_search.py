@@ -1,14 +1,14 @@
-"""Methods on the recorded grids of SVMs: what it costs until their choice is good, and stays good.
+"""Methods on recorded grids of SVMs: the cost until the incumbent is good and stays good.
 
     tests/benchmarks/run optimizers/svm_search FOLDER [--table mnist_t10k,cal_housing]
         [--methods fabolas,ei,es,mtbo,hyperband,random] [--scales 100,1] [--seeds 10]
 
-FOLDER keeps the runs (`svm_runs.jsonl`); those that are there are not run again. A method may have
-options, as in `fabolas:variant=paper`. The clock is simulated: an evaluation takes the seconds that
-were recorded for it, times the scale, and an ask the processor time that it takes here. What it
-costs to see the incumbent after each tell is not counted. Costs are in full evaluations (their mean
-over the grid), and those to a lasting error: one that the incumbent's full training has within so
-much of the grid's best, from then on to the end of the run.
+FOLDER keeps the runs (`svm_runs.jsonl`); stored runs are not repeated. A method may have options,
+as in `fabolas:variant=paper`. The clock is simulated: an evaluation takes its recorded seconds
+times the scale, and an ask takes its real processor time. Reading the incumbent after each tell
+costs nothing. Costs are in full evaluations (their mean over the grid). The figure is the cost to a
+lasting error: from then on to the end of the run, the full training of the incumbent has an error
+within a tolerance of the best of the grid.
 """
 
 import argparse
@@ -38,7 +38,7 @@ MOST = 60.0
 
 
 def run(grid: Grid, contestant: Contestant, scale: float, seed: int) -> dict[str, Any]:
-    """One run of a method on a grid."""
+    """Run one method on a grid once."""
     number = zlib.crc32(f"{grid.space.name}{seed}".encode())
     subsets = {"fidelity": "subset"} if contestant.method in {"hyperband", "halving"} else {}
     options = {**subsets, **contestant.options}
@@ -54,7 +54,7 @@ def run(grid: Grid, contestant: Contestant, scale: float, seed: int) -> dict[str
 
 
 def report(grid: Grid, text: str, curves: list[Curve], unit: float) -> float:
-    """Print what a method needed, with raw values; return the median cost to half a point."""
+    """Print the cost of a method, with raw values; return the median cost to half a point."""
     costs = {w: [c.lasting(grid.best + w) / unit for c in curves] for w in WITHIN}
     last = [100.0 if c.worths[-1] is None else c.worths[-1] for c in curves]
     within = ", ".join(f"{w:g} {np.median(x):.2f}" for w, x in costs.items())

@@ -1,4 +1,4 @@
-"""Areas under the ROC curve, and differences of them with bootstraps over patients."""
+"""AUROC of tools, and differences of AUROC with bootstraps over patients."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,10 @@ _AT_ONCE = 250
 
 
 def differences(rows: pd.DataFrame, ours: str, peer: str) -> dict[str, tuple[float, float]]:
-    """Return, by table, the mean over splits of the area's difference, and its standard error.
+    """Return, by table, the mean over splits of the AUROC difference, and its standard error.
 
-    The error is the deviation over draws of patients with replacement, the same draw for both tools
-    and all splits of a table, since a patient may test in several.
+    The error is the deviation over draws of patients with replacement. Both tools and all splits of
+    a table use the same draw, since a patient may be a test patient in several splits.
     """
     found = {}
     for table, of_table in rows.groupby("table", sort=False):
@@ -38,7 +38,7 @@ def differences(rows: pd.DataFrame, ours: str, peer: str) -> dict[str, tuple[flo
 
 
 def _areas(run: pd.DataFrame, patients: pd.Index, counts: NDArray[np.float64]) -> NDArray:
-    """Return the area of a run with each draw's weights, shape (draws,)."""
+    """Return the AUROC of a run with each draw's weights, shape (draws,)."""
     truth, score = run["truth"].to_numpy(bool), run["score"].to_numpy(np.float64)
     weights = counts[:, patients.get_indexer(run["patient"])]
     is_above = np.heaviside(score[truth][:, None] - score[~truth][None, :], 0.5)
@@ -52,7 +52,7 @@ def _areas(run: pd.DataFrame, patients: pd.Index, counts: NDArray[np.float64]) -
 
 
 def report(rows: pd.DataFrame) -> None:
-    """Print the areas by split, their means, the seconds, and the differences to the first tool."""
+    """Print AUROC by split, means, seconds, and differences to the first tool."""
     found = [
         {"table": table, "split": split, "tool": tool,
          "area": roc_auc_score(run["truth"], run["score"]), "seconds": run["seconds"].iloc[0]}
@@ -74,7 +74,7 @@ def report(rows: pd.DataFrame) -> None:
 
 
 def goals(rows: pd.DataFrame, peers: Sequence[str]) -> Goals:
-    """Hold our first tool against peers: on no set a standard error worse, better on average."""
+    """Check our first tool against peers: never worse by a standard error, better on average."""
     reached = Goals()
     ours = next((tool for tool in rows["tool"].unique() if tool.startswith("ours")), None)
     for peer in peers if ours else ():

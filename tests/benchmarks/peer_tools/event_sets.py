@@ -1,4 +1,4 @@
-"""Sets of patient events, and their splits as files of labels that all tools read."""
+"""Sets of patient events, and their splits as label files that all tools read."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,7 +37,7 @@ class EventSet:
 
     @classmethod
     def of(cls, entry: str) -> "EventSet":
-        """Read `DATA:LABELS`, where the labels may be named as below the data, or a cohort."""
+        """Parse `DATA:LABELS`, with labels below the data or elsewhere, or a cohort."""
         if entry.startswith(_COHORT):
             return cls(entry)
         data, _, labels = entry.rpartition(":")
@@ -72,15 +72,15 @@ class EventSet:
     def events(self) -> pd.DataFrame:
         """Events with the times of the files, sorted by patient and time.
 
-        The product counts times that all are at midnight as the end of their days, so it leaves out
-        the day of the prediction. Other tools take what is noted at the prediction time or before.
+        If all times are at midnight, the product takes them as the ends of days and so excludes the
+        day of the prediction. Other tools use all events up to the prediction time.
         """
         events = self.dataset.X.events.astype({"code": str})
         return events.assign(time=events["time"].dt.floor("D")) if self.are_days else events
 
     @cached_property
     def are_days(self) -> bool:
-        """Whether all times are days, which the product counts as their ends."""
+        """Whether all times are days, which the product takes as the ends of days."""
         times = self.dataset.X.events["time"]
         return bool((times.isna() | (times - times.dt.floor("D") >= _END_OF_DAY)).all())
 

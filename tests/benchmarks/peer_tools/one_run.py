@@ -1,6 +1,6 @@
 """One run of one tool, in this process: `python -m peer_tools.one_run FOLDER TOOL [CORE]`.
 
-FOLDER has `task.json`, and gets `answers.json`. A tool is a module of `adapters`.
+FOLDER contains `task.json`, and gets `answers.json`. A tool is a module of `adapters`.
 """
 
 import json
@@ -24,7 +24,7 @@ def adapter(tool: str) -> ModuleType:
 
 
 def outcome(tool: str, task: Task) -> list[dict[str, Any]]:
-    """Ask a tool, and score its answers."""
+    """Run a tool, and score its answers."""
     module = adapter(tool)
     answers = list(_timed(module.answers(task), task))
     truth = task.frames()[1][task.target]
@@ -50,7 +50,7 @@ def _timed(answers: Iterator[Answer], task: Task) -> Iterator[tuple[Answer, floa
 
 
 def _test_loss(kind: str, truth: Any, predictions: Any) -> float:
-    """Error in percent, or 1 - R2; inf for predictions that are not finite."""
+    """Return the error in percent, or 1 - R2; inf for predictions that are not finite."""
     import numpy as np  # last: only imports of the tool itself are in its seconds
 
     truth, predictions = np.asarray(truth), np.asarray(predictions).ravel()

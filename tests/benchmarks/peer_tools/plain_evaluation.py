@@ -1,6 +1,6 @@
-"""Configurations of our spaces cross-validated without a cache, for tools that search them.
+"""Cross-validation of configurations of our spaces without a cache, for tools that search them.
 
-A process of its own evaluates, and is ended with what takes too long, as our workers are.
+A separate process evaluates, and is ended at the time limit, like our workers.
 """
 
 import json
@@ -37,9 +37,9 @@ _REFIT_SECONDS, _LOOK_SECONDS = 600.0, 0.05
 
 
 def space_of(task: Task) -> Space:
-    """Return the space that the options name, or the product's default, as it can run here.
+    """Return the space in the options, or the product's default, without missing libraries.
 
-    Of several, written `space=flash+regression`, it is the one that predicts what the table holds.
+    Of several, written `space=flash+regression`, the one for the kind of the target is used.
     """
     named = task.options.get("space", DEFAULT_SPACES["table", task.kind])
     (space,) = (s for s in map(space_named, named.split("+")) if s.target == task.kind)
@@ -47,7 +47,7 @@ def space_of(task: Task) -> Space:
 
 
 class PlainEvaluator:
-    """Evaluates configurations of a space, one after the other.
+    """Evaluates configurations of a space one after the other.
 
     Args:
         task: The table, and the space to search.
@@ -72,17 +72,17 @@ class PlainEvaluator:
         self._end()
 
     def loss(self, configuration: Configuration) -> float | None:
-        """Mean loss of the folds; None if the trial failed or took too long."""
+        """Return the mean loss of the folds; None if the trial failed or took too long."""
         loss: float | None
         loss, _ = self._asked("loss", configuration, min(self._limit, self._task.left()), inf)
         return loss
 
     def measured(self, configuration: Configuration, limit: float) -> tuple[float | None, float]:
-        """Mean loss of the folds, None if there is none, and CPU seconds, `limit` at most."""
+        """Return the mean loss of the folds, or None, and CPU seconds up to `limit`."""
         return self._asked("loss", configuration, inf, limit)
 
     def predictions(self, configuration: Configuration) -> Any:
-        """Classes or numbers of the test rows, by a fit on all training rows.
+        """Return classes or numbers of the test rows, by a fit on all training rows.
 
         Raises:
             RuntimeError: If the configuration cannot be fitted.
@@ -137,7 +137,7 @@ def refitted(context: StudyContext, query: Query) -> Any:
 
 
 def _serve(pipe: Connection, task: Task, source: Source, space: Space, known: str) -> None:
-    """Answer until the pipe is closed."""
+    """Answer requests until the pipe is closed."""
     address = StoreAddress(str(Path(task.folder, "store")))
     read = Problem.from_json(json.loads(known)) if known else None
     problem = read or _problem(task, source, space, address)

@@ -29,7 +29,7 @@ _WORST = 1.0
 
 
 def regrets(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return normalised regrets, a candidate a row and a table a column: 0 best, 1 median."""
+    """Return normalized regrets by candidate and table: 0 for the best, 1 for the median."""
     losses = rows.pivot_table(index="configuration", columns="table", values="loss")
     losses = losses.reindex(rows["configuration"].unique())
     least, middle = losses.min(), losses.median()
@@ -40,16 +40,16 @@ def regrets(rows: pd.DataFrame) -> pd.DataFrame:
 def picked(rows: pd.DataFrame, size: int, first: str | None = None) -> list[str]:
     """Return configurations, as canonical JSON, in the order to run them.
 
-    The next one has the largest gain for its price. The gain is by how much it lowers the mean
-    regret of the best so far, and a share of its advantage over the median candidate on average,
-    without which few tables decide; the price is a power of its seconds, relative to those of a
-    table's median candidate and at least a tenth of them. Share and power were tried on the tables
-    that are left out.
+    The next configuration has the largest gain for its price. The gain is the decrease of the mean
+    regret of the best so far, plus a share of the average advantage over the median candidate;
+    without this share, few tables would decide. The price is a power of its seconds, relative to
+    those of a table's median candidate and at least a tenth of them. Share and power were chosen on
+    the tables that are left out.
 
     Args:
         rows: Losses of candidates on tables.
         size: Number of configurations.
-        first: The first one; None for the one of the largest gain.
+        first: The first one; None for the one with the largest gain.
     """
     table = regrets(rows)
     seconds = rows.pivot_table(index="configuration", columns="table", values="seconds")
@@ -68,10 +68,10 @@ def picked(rows: pd.DataFrame, size: int, first: str | None = None) -> list[str]
 
 
 def first_of(space: Space) -> str | None:
-    """Return the given first configuration of a portfolio; None where losses decide.
+    """Return the fixed first configuration of a portfolio; None if losses decide.
 
-    Of large event sets, a short budget sees one or two configurations, and small sets do not show
-    what is good and cheap there: boosted trees behind a few aggregations of each code.
+    On large event sets, a short budget evaluates one or two configurations, and small sets do not
+    show which ones are good and cheap there: boosted trees after a few aggregations of each code.
     """
     if space.name != KINDS["events"]:
         return None
@@ -84,7 +84,7 @@ def first_of(space: Space) -> str | None:
 
 
 def unrelated(rows: pd.DataFrame, table: str) -> pd.DataFrame:
-    """Return the rows of tables that are no version of a table: their names begin otherwise.
+    """Return the rows of tables that are no version of a table: their names begin differently.
 
     The forms of one event set, and the cohorts of one family, are versions too.
     """
@@ -92,12 +92,12 @@ def unrelated(rows: pd.DataFrame, table: str) -> pd.DataFrame:
 
 
 def without(table: str, kind: str, space: Space, path: Path) -> str | None:
-    """Write a portfolio of what a space can run, made without a table and its versions.
+    """Write a portfolio of feasible configurations, made without a table and its versions.
 
     Args:
         table: Name of the table or event set.
         kind: A key of `KINDS`.
-        space: The space, without what is not installed.
+        space: The space, without missing libraries.
         path: The file to write.
 
     Returns:

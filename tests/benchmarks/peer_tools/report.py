@@ -1,4 +1,4 @@
-"""Who is ahead: ranks at each stage, medians by table, and ratios with their standard errors."""
+"""The ranking of tools: ranks at each stage, medians by table, and ratios with standard errors."""
 
 from itertools import product
 from pathlib import Path
@@ -21,10 +21,10 @@ GOAL_RATIO = 0.95
 
 
 def at_stages(rows: pd.DataFrame, column: str) -> dict[float, pd.DataFrame]:
-    """Return, by stage, the losses of what tools hand over, a block a row and a tool a column.
+    """Return, by stage, the losses of the tools' answers, by block and tool.
 
-    Only of tools that have answers before the end, and of blocks in which all of them were run. A
-    tool that had nothing yet, or whose loss is not known, has NaN.
+    Only tools with answers before the end, and blocks with runs of all these tools, are included.
+    Missing or unknown losses are NaN.
     """
     answers = rows[(rows["model"] == "answer") & rows["is_anytime"]]
     whole = _table(answers, "stage").dropna().index
@@ -36,19 +36,19 @@ def at_stages(rows: pd.DataFrame, column: str) -> dict[float, pd.DataFrame]:
 
 
 def mean_ranks(losses: pd.DataFrame) -> pd.Series:
-    """Return mean ranks over blocks; equal losses share theirs, and without a loss is last."""
+    """Return mean ranks over blocks; equal losses share ranks, and missing losses rank last."""
     return losses.fillna(np.inf).rank(axis=1).mean()
 
 
 def ratio(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[float, float, int]:
-    """Geometric mean over tables of the ratio of test losses, by each table's mean logarithm.
+    """Return the geometric mean over tables of the ratio of test losses.
 
     Args:
         ours: Rows of the one tool at one stage.
         theirs: Rows of the other one.
 
     Returns:
-        The ratio, its standard error over tables, and the number of tables; NaN where unknown.
+        The ratio, its standard error over tables, and the number of tables; NaN if unknown.
     """
     pairs = ours.merge(theirs, on=BLOCK, suffixes=("", "_other"))
     added = np.where(pairs["kind"] == "classes", HALF / pairs["test_rows"], 0.0)
@@ -60,7 +60,7 @@ def ratio(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[float, float, int]:
 
 
 def report(rows: pd.DataFrame) -> None:
-    """Print ranks, medians and ratios of the tools among these rows, in their order."""
+    """Print ranks, medians and ratios of the tools in these rows, in order."""
     tools = list(rows["tool"].unique())
     for stage, table in at_stages(rows, "test_loss").items():
         print(f"after {stage:g} s, mean ranks by test loss ({len(table)} blocks):")
@@ -91,7 +91,7 @@ def parts(rows: pd.DataFrame) -> None:
 
 
 def goals(rows: pd.DataFrame) -> Goals:
-    """Hold the first of our tools against the others, as far as they are there."""
+    """Check the first of our tools against the other ones present."""
     reached, tools = Goals(), list(rows["tool"].unique())
     ours = next((tool for tool in tools if tool.startswith("ours")), None)
     others = [tool for tool in tools if not tool.startswith("ours")]
@@ -118,7 +118,7 @@ def goals(rows: pd.DataFrame) -> Goals:
 def _final(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the rows of answers at the end, and of the best single pipelines.
 
-    An answer that is no ensemble is the best single pipeline, too.
+    An answer without an ensemble is the best single pipeline, too.
     """
     final = rows[rows["stage"] == rows["budget"]]
     singles = final.sort_values("model", ascending=False, kind="stable")

@@ -1,4 +1,4 @@
-"""Runs of tools on splits, each in a process of its own, with a file of rows for each."""
+"""Runs of tools on splits, each in a separate process, with a file of rows for each."""
 
 import json
 import os
@@ -30,7 +30,7 @@ LONGEST = 5
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool with options, as written `ours:space=modern:ensemble=auto`."""
+    """A tool with options, written as `ours:space=modern:ensemble=auto`."""
 
     label: str
     name: str
@@ -38,14 +38,14 @@ class Tool:
 
     @classmethod
     def of(cls, label: str) -> "Tool":
-        """Read a label."""
+        """Parse a label."""
         name, *options = label.split(":")
         return cls(label, name, dict(option.split("=", 1) for option in options))
 
 
 @dataclass(frozen=True)
 class Run:
-    """A tool on a split of a table, within some seconds."""
+    """A tool on a split of a table, with a limit of seconds."""
 
     tool: Tool
     table: str
@@ -67,12 +67,12 @@ class Run:
 def collected(
     runs: Sequence[Run], home: Path, make: Callable[[Run], list[dict[str, Any]]]
 ) -> pd.DataFrame:
-    """Return the rows of all runs; those in `home/rows` are not run again.
+    """Return the rows of all runs; runs with a file in `home/rows` are not repeated.
 
     Several processes may fill one folder with different tools or tables.
 
     Raises:
-        SystemExit: If a run fails; the others are made first.
+        SystemExit: If a run fails; the other runs are completed first.
     """
     found, failed, folder = [], [], home / "rows"
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,6 +131,6 @@ def run_one(run: Run, files: SplitFiles, home: Path, core: int | None) -> list[d
 
 
 def install_peers() -> None:
-    """Install the extra `peers` beside what is installed."""
+    """Install the extra `peers`."""
     install = [ROOT / "deployments" / "install", "--inexact", "--extra", "peers"]
     subprocess.run(install, check=True)

@@ -47,21 +47,21 @@ class TableFile:
 
     @classmethod
     def of(cls, entry: str) -> "TableFile":
-        """Read `TABLE[:TARGET]`; the column is `target` where none is named."""
+        """Parse `TABLE[:TARGET]`; the default column is `target`."""
         path, _, target = entry.partition(":")
         return cls(Path(path), target or "target")
 
     @property
     def name(self) -> str:
-        """The file's name, and the column if it is another one than `target`."""
+        """Name of the file, and the column if not `target`."""
         stem = self.path.name.split(".")[0]
         return stem if self.target == "target" else f"{stem}.{self.target}"
 
     def split(self, number: int, folder: Path) -> SplitFiles:
         """Split the rows, stratified for classes, and write both parts.
 
-        Classes are written as texts, `c` before each, so that no tool takes them for numbers; other
-        texts are categories. The seed comes from the name and the number of the split.
+        Classes are written as strings with a leading `c`, so that no tool takes them for numbers;
+        other strings are categories. The seed comes from the name and the number of the split.
         """
         is_parquet = self.path.suffix == ".parquet"
         frame = pd.read_parquet(self.path) if is_parquet else pd.read_csv(self.path, na_values="?")

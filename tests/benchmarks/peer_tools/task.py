@@ -1,4 +1,4 @@
-"""The task and the answers of a tool. Light to import, in any environment."""
+"""The task and the answers of a tool. Cheap to import, in any environment."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +25,8 @@ class Task:
         seconds: Seconds to search, start-up included.
         seed: Source of all randomness.
         started: Start of the process, by this machine's monotonic clock.
-        folder: Folder that the run may write to.
-        options: Options of the tool, as they were written.
+        folder: Folder for files of the run.
+        options: Options of the tool, as written.
     """
 
     train: str
@@ -41,19 +41,19 @@ class Task:
 
     @property
     def stages(self) -> tuple[float, ...]:
-        """Seconds after which answers are asked for."""
+        """Seconds at which answers are due."""
         return tuple(share * self.seconds for share in STAGES)
 
     def elapsed(self) -> float:
-        """Seconds since the process was started."""
+        """Return seconds since the process was started."""
         return monotonic() - self.started
 
     def left(self) -> float:
-        """Seconds that are left to search."""
+        """Return the seconds left to search."""
         return self.seconds - self.elapsed()
 
     def frames(self) -> tuple[Any, Any]:
-        """Training and test rows; texts are categories."""
+        """Return training and test rows; strings are categories."""
         import pyarrow.parquet as pq
 
         return pq.read_table(self.train).to_pandas(), pq.read_table(self.test).to_pandas()
@@ -64,22 +64,22 @@ class Task:
 
     @classmethod
     def read(cls, path: Path) -> "Task":
-        """Read what `write` wrote."""
+        """Read a task written by `write`."""
         return cls(**json.loads(path.read_text()))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Predictions of the test rows by what a tool had at a time.
+    """Predictions of the test rows by the model of a tool at a time.
 
     Attributes:
-        stage: Seconds after which the answer was asked for.
+        stage: Seconds at which the answer was due.
         predictions: Classes or numbers, shape (n,).
         found: Seconds after which the tool had the model, without the refit.
         loss: Cross-validated loss, if the model has one.
-        configurations: Configurations seen by then, if known.
-        model: `answer` for what the tool hands over, `single` for its best single pipeline where
-            that is an ensemble.
+        configurations: Configurations evaluated by then, if known.
+        model: `answer` for the final answer of the tool, `single` for its best single pipeline if
+            the answer is an ensemble.
         version: Version of a tool that is installed elsewhere.
     """
 
@@ -93,7 +93,7 @@ class Answer:
 
 
 class Incumbents:
-    """The best configurations of a search, and when they were found."""
+    """The best configurations of a search, with the times of their discovery."""
 
     def __init__(self) -> None:
         self._states: list[tuple[Any, Answer]] = []
@@ -101,7 +101,7 @@ class Incumbents:
     def ended(
         self, seconds: float, loss: float | None, what: Any, *, leads: bool | None = None
     ) -> None:
-        """Take a configuration; one with the least loss so far leads, unless `leads` is given."""
+        """Record a configuration; the least loss so far leads unless `leads` is given."""
         before = self._states[-1] if self._states else (None, Answer(0, None, 0))
         best = before[1].loss
         is_least = loss is not None and (best is None or loss < best)
@@ -111,7 +111,7 @@ class Incumbents:
         self._states.append((before[0], replace(before[1], stage=seconds, configurations=number)))
 
     def answers(self, task: Task, predict: Callable[[Any], Any]) -> Iterator[Answer]:
-        """Predictions by what led at each stage; what led at several is fitted once."""
+        """Return predictions by the incumbent of each stage; each incumbent is fitted once."""
         made: dict[int, Any] = {}
         for stage in task.stages:
             within = [state for state in self._states if state[1].stage <= stage]

@@ -1,21 +1,21 @@
-"""Whether this tree behaves as an older revision does: asks, trials and printed documents.
+"""Compares the behavior of this tree with an older revision: proposals, trials and documents.
 
     tests/benchmarks/run project/before_and_after                  # this tree against HEAD
     tests/benchmarks/run project/before_and_after --old main --keep /tmp/old
     tests/benchmarks/run project/before_and_after --except 'asks/admm:units=raw/*'
 
-Both sides run on this machine in the same run, the old one in a git worktree with an environment of
-its own, which are removed at the end unless `--keep` names their folder; a kept one is used again.
+Both sides run on this machine in the same run. The old side runs in a git worktree with a separate
+environment, removed at the end unless `--keep` names a folder; a kept folder is used again.
 Compared are, bit for bit:
 
-- asks: 40 asks of every method and kept variant on three worlds (`observed_behaviour.asks`)
+- asks: 40 proposals of every method and variant on three worlds (`observed_behaviour.asks`)
 - evaluations: matrices, held-out predictions, losses, and the order and hits of the steps of twelve
   trials from four spaces (`observed_behaviour.evaluations`)
 - documents: the JSON of `show`, `trials`, `report` and `compare` for three studies and a comparison
   that the old side recorded (`observed_behaviour.documents`)
 
-A change that is meant is named by a pattern of paths, in `--except`. Any other difference ends with
-exit code 1. It takes five minutes on two cores, and one more to install the old side.
+An intended change is named by a pattern of paths, in `--except`. Any other difference ends with
+exit code 1. The run takes five minutes on two cores, and one more to install the old side.
 """
 
 import argparse
@@ -61,8 +61,8 @@ class Side:
 
     Attributes:
         name: `old` or `new`.
-        tree: Its folder, with its environment.
-        work: Folder for what it observes.
+        tree: Folder of the tree, with its environment.
+        work: Folder for the observations.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Side:
         """Run a module of `observed_behaviour` in the environment of this side.
 
         Raises:
-            RuntimeError: If it fails.
+            RuntimeError: If the module fails.
         """
         command = [self.tree / ".venv" / "bin" / "python", "-m", f"observed_behaviour.{module}"]
         ours = ("PREFECT_", "VIRTUAL_ENV")
@@ -92,7 +92,7 @@ class Side:
             raise RuntimeError(f"{module} of the {self.name} code cannot be observed:\n{end}")
 
     def observed(self, part: str) -> Any:
-        """Return what it observed of a part."""
+        """Return the observation of a part."""
         return json.loads((self.work / f"{part}.json").read_text())
 
 
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def write_inputs(folder: Path) -> None:
-    """Write tables of classes and numbers, one without gaps and texts, events, and a space."""
+    """Write a classification and a regression table, one numeric table, events, and a space."""
     frame = table(240).assign(code=[f"{i % 7:03d}" for i in range(240)])
     frame.to_csv(folder / "classes.csv", index=False)
     frame[["a", "c", "count", "target"]].to_csv(folder / "whole.csv", index=False)
@@ -156,7 +156,7 @@ def old_tree(revision: str, keep: Path | None) -> Iterator[Path]:
 
 
 def git(*arguments: str) -> str:
-    """Return what git prints."""
+    """Return the output of git."""
     command = ["git", *arguments]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.strip()
@@ -186,7 +186,7 @@ def observe(sides: list[Side], parts: list[str], folder: Path) -> None:
 
 
 def read_documents(side: Side, recorded: Path) -> None:
-    """Observe the documents of a copy of what was recorded."""
+    """Observe the documents of a copy of the recorded store."""
     copytree(recorded, copy := side.work / "recorded", symlinks=True)
     side.observe("documents", "read", copy, "documents.json")
 

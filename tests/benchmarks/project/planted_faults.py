@@ -1,16 +1,17 @@
-"""Whether tests notice when a single line of the product is wrong.
+"""Checks that tests notice a wrong line in the product.
 
     tests/benchmarks/run project/planted_faults RESULTS.jsonl [--jobs 2] [--again]
         [--only optimizers ...] [--with halving ...] [--record]
 
 `planted_faults/ROOM.toml` lists the faults of a room, in groups. A group names the tests that must
-notice its faults. Each fault has a reason, the right text, the wrong one, and once it was recorded
-the test that noticed it. A fault is found by its text, which stands exactly once in its room: code
-may move to another file without an edit here. The name of a group is where its code was at first.
+notice its faults. Each fault has a reason, the right text, the wrong text, and, once recorded, the
+test that noticed the fault. A fault is found by its text, which occurs exactly once in its room:
+code may move to another file without an edit here. A group is named after the first file of its
+code.
 
 Faults are planted one after the other in a copy of the tree. The recorded test runs first, then the
-others of the group that `tests/run` runs, if there are any. A test that fails, or does not end in
-five minutes, has noticed; `--record` writes its name into the table. Each outcome is a line of the
+other tests of the group that `tests/run` runs, if there are any. A test notices a fault if it fails
+or exceeds five minutes; `--record` writes its name into the table. Each outcome is a line of the
 results, and is used again while the file and the tests stay the same, so a run can be interrupted
 at any time. All faults must be noticed.
 """
@@ -45,17 +46,17 @@ DID_NOT_END = "did not end"
 
 @dataclass(frozen=True)
 class Fault:
-    """A text of a room, and the wrong text that stands there instead.
+    """A text of a room, and the wrong text that replaces it.
 
     Attributes:
         room: Folder of the product.
         group: Name of the group.
         reason: The mechanism that breaks, in a few words.
-        right: Text that the room has once; it may go over several lines.
+        right: Text that occurs once in the room; it may have several lines.
         wrong: Text that replaces it.
         noticed_by: The test that noticed last, as pytest names it from `tests/ROOM/`.
         tests: Files and folders of tests, from `tests/ROOM/`.
-        chosen: Expression that selects tests in them, as of pytest's `-k`; empty for all.
+        chosen: Expression that selects tests in them, as in pytest's `-k`; empty for all.
     """
 
     room: str
@@ -69,10 +70,10 @@ class Fault:
 
     @cached_property
     def file(self) -> Path:
-        """The file that has the text, relative to its room.
+        """The file that contains the text, relative to its room.
 
         Raises:
-            ValueError: If no file has it, or it stands there several times.
+            ValueError: If the text does not occur exactly once.
         """
         texts = _sources(ROOT / self.room)
         found = [path for path, text in texts.items() for _ in range(text.count(self.right))]
@@ -123,7 +124,7 @@ def all_faults() -> list[Fault]:
 
 @contextmanager
 def copies(n: int) -> Iterator[Queue[Path]]:
-    """Make n copies of the tree, each a folder that holds the package by its import name too."""
+    """Make n copies of the tree; in each folder, the package has its import name too."""
     skipped = shutil.ignore_patterns("__pycache__", "*.parquet")
     free: Queue[Path] = Queue()
     with TemporaryDirectory() as folder:
@@ -158,7 +159,7 @@ def first_failure(
 ) -> str:
     """Run tests in a copy, and return the first one that fails; empty if all pass.
 
-    Tests that have not ended after so many seconds fail.
+    Tests that exceed the seconds fail.
 
     Raises:
         RuntimeError: If no test ran, unless the tests may be gone.
@@ -205,7 +206,7 @@ def plant(fault: Fault, free: "Queue[Path]") -> dict[str, Any]:
 
 
 def check_without_faults(faults: list[Fault], free: "Queue[Path]") -> None:
-    """Exit if a test that is to notice a fault fails before anything is planted."""
+    """Exit if a test that must notice a fault fails before anything is planted."""
     alike: dict[tuple[str, str], dict[str, None]] = {}
     for fault in faults:
         paths = dict.fromkeys(map(str, fault.test_paths))

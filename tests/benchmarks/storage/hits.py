@@ -1,9 +1,9 @@
-"""What a hit and a miss of the store cost, beside Parquet, numpy and joblib.Memory.
+"""The cost of a hit and a miss of the store, against Parquet, numpy and joblib.Memory.
 
     tests/benchmarks/run storage/hits
 
-A dense matrix of 1 MB and of 50 MB on the local disk, at one and at two processes. Every figure is
-the median of interleaved repetitions, in milliseconds.
+A dense matrix of 1 MB and of 50 MB on the local disk, with one and with two processes. Every figure
+is the median of interleaved repetitions, in milliseconds.
 """
 
 import multiprocessing
@@ -31,7 +31,7 @@ def identity(matrix: np.ndarray) -> np.ndarray:
 
 
 class Contestants:
-    """The same matrix kept by each, and a way to read it back."""
+    """The same matrix stored by each contestant, with a way to read it back."""
 
     def __init__(self, folder: Path, shape: tuple[int, int]) -> None:
         self.matrix = canonical(np.random.default_rng(0).random(shape))
@@ -68,7 +68,7 @@ class Contestants:
 
 
 def measure(shape: tuple[int, int]) -> dict[str, float]:
-    """Median milliseconds of each contestant, in turn."""
+    """Return median milliseconds of each contestant, in turn."""
     with tempfile.TemporaryDirectory() as folder:
         contestants = Contestants(Path(folder), shape).all()
         times: dict[str, list[float]] = {name: [] for name in contestants}
@@ -79,7 +79,7 @@ def measure(shape: tuple[int, int]) -> dict[str, float]:
 
 
 def misses(folder: Path) -> float:
-    """Milliseconds of a miss of a small value, without encoding and writing it."""
+    """Return milliseconds of a miss of a small value, without encoding and writing."""
     store = ArtifactStore(StoreAddress(str(folder / "misses")), memory_bytes=0)
     made = Made({"train": canonical(np.random.default_rng(0).random((1_300, 100)))}, {}, 1.0)
 

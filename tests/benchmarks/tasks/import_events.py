@@ -1,13 +1,13 @@
-"""Import of MEDS events: seconds and the largest memory, from the files to a stored data set.
+"""Import of MEDS events: seconds and peak memory, from the files to a stored data set.
 
     tests/benchmarks/run tasks/import_events [--events 100000000] [--out FOLDER] [--shards 10]
         [--python PYTHON]
 
-Writes events of 20,000 codes, 100 a subject, two fifths of them with values, shard by shard. Shards
-differ by their subjects, who are dealt to them in turn, so the events must be put in order. What
-FOLDER has already is used again. A new process reads the shards, stores the data set, and loads the
-data set as a worker does. Memory is the largest resident set of this process, with mapped files.
-`--python` names the interpreter of another checkout to compare with.
+Writes events of 20,000 codes, 100 per subject, two fifths of them with values, shard by shard. The
+shards have different subjects, assigned in turn, so the events must be sorted. Existing files in
+FOLDER are used again. A new process reads the shards, stores the data set, and loads the data set
+as a worker does. Memory is the largest resident set of this process, with mapped files. `--python`
+names the interpreter of another checkout for comparison.
 """
 
 import argparse
@@ -31,7 +31,7 @@ START, END = 1_262_304_000_000_000, 1_577_836_800_000_000
 
 
 def shard_of(n_subjects: int, n_events: int) -> pa.Table:
-    """Events of subjects 0, 1, ...: a birth and two facts each, the others at any time."""
+    """Return events of subjects 0, 1, ...: a birth, two static events, and others at any time."""
     rng = np.random.default_rng(0)
     timed = np.sort(rng.integers(0, n_subjects, n_events - 3 * n_subjects))
     owner = np.concatenate([np.repeat(np.arange(n_subjects), 3), timed])
@@ -55,7 +55,7 @@ def shard_of(n_subjects: int, n_events: int) -> pa.Table:
 
 
 def write_data(folder: Path, n_events: int, n_shards: int) -> None:
-    """Write the events of a shard for other subjects again, and labels."""
+    """Write the events of a shard again for other subjects, with labels."""
     n_subjects, data = n_events // (100 * n_shards), folder / "data" / "train"
     data.mkdir(parents=True)
     table = shard_of(n_subjects, n_events // n_shards)
@@ -73,7 +73,7 @@ def write_data(folder: Path, n_events: int, n_shards: int) -> None:
 
 
 def import_data(folder: Path) -> None:
-    """Import in this process, and print what it took as JSON."""
+    """Import in this process, and print the cost as JSON."""
     from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
     from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
     from prefect_tune.tasks.data.reading import read_source

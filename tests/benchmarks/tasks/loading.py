@@ -2,10 +2,10 @@
 
     tests/benchmarks/run tasks/loading [--rows 1000000] [--columns 30] [--repeats 3] [--sandboxes]
 
-Each load runs in a new process that has imported what a sandbox imports, and loaded a table of ten
-rows, beside a process that has loaded the same data. Private memory is the growth of the unique set
-size. The files are warm and each process has one thread; the least of the repeats counts.
-`--sandboxes` also ends a sandbox and waits until the next one has the data.
+Each load runs in a new process with the imports of a sandbox and a loaded table of ten rows, next
+to a process that has loaded the same data. Private memory is the growth of the unique set size. The
+files are warm and each process has one thread; the least of the repeats counts. `--sandboxes` also
+ends a sandbox and waits until the next one has the data.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def private_bytes() -> int:
 
 
 def load(address: StoreAddress, few: str, digest: str) -> tuple[float, int]:
-    """Seconds and private bytes that the data takes in this process."""
+    """Return the seconds and private bytes that the data takes in this process."""
     import prefect_tune.tasks.final.refit  # noqa: F401 - as a sandbox has
 
     store = open_store(address)
@@ -57,14 +57,14 @@ def load(address: StoreAddress, few: str, digest: str) -> tuple[float, int]:
 
 
 def beside_another(*arguments: Any) -> tuple[float, int]:
-    """What `load` returns in a new process while another one has the same data."""
+    """Return the result of `load` in a new process while another one has the same data."""
     with SPAWN.Pool(1) as other, SPAWN.Pool(1) as pool:
         other.apply(load, arguments)
         return pool.apply(load, arguments)
 
 
 def ready(context: StudyContext) -> Sandbox:
-    """A sandbox that has loaded the data."""
+    """Return a sandbox that has loaded the data."""
     sandbox = Sandbox()
     arguments = {"context": context, "algorithms": ()}
     call = sandbox.call(load_study, arguments, Limits(), DaskTask())
@@ -74,7 +74,7 @@ def ready(context: StudyContext) -> Sandbox:
 
 
 def replaced(context: StudyContext) -> float:
-    """Seconds from the end of a sandbox until the next one has loaded the data."""
+    """Return seconds from the end of a sandbox until the next one has loaded the data."""
     sandboxes = [ready(context)]
 
     def replace() -> None:

@@ -1,4 +1,4 @@
-"""A module for each tool: `answers` asks it, `prepare` installs what it needs beside the seconds.
+"""One module per tool: `answers` runs it, `prepare` installs its requirements beforehand.
 
 `ours`, `flaml`, `optuna`, `smac` and `autogluon`. Each can be imported without its library.
 """

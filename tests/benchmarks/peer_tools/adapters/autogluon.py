@@ -1,8 +1,8 @@
-"""AutoGluon's best quality on one core, in an environment of its own: its dependencies conflict.
+"""AutoGluon with its best quality on one core, in a separate environment because of conflicts.
 
-`prepare` makes the environment in FOLDER/autogluon with uv; adapter and tool talk by files.
-Options: `presets`, by default `best_quality`. Its limit is what its imports have left of the
-seconds. It has an answer at the end only, an ensemble of bagged models, so no refit follows.
+`prepare` makes the environment in FOLDER/autogluon with uv; adapter and tool exchange files.
+Options: `presets`, by default `best_quality`. Its time limit is the seconds left after its imports.
+It answers only at the end, with an ensemble of bagged models, so no refit follows.
 """
 
 import json
@@ -20,7 +20,7 @@ PACKAGE = "autogluon.tabular[lightgbm,xgboost,catboost]>=1.4"
 
 
 def prepare(home: Path) -> None:
-    """Make the environment, if it is not there."""
+    """Make the environment if missing."""
     uv = shutil.which("uv") or str(Path(__file__).parents[4] / ".uv" / "bin" / "uv")
     folder = home / "autogluon"
     if not (folder / "ready").exists():
@@ -32,7 +32,7 @@ def prepare(home: Path) -> None:
 
 
 def answers(task: Task) -> Iterator[Answer]:
-    """Fit in the other environment, and read what it predicted."""
+    """Fit in the other environment, and read the predictions."""
     python = Path(task.folder).parents[1] / "autogluon" / "bin" / "python"
     came = Path(task.folder, "autogluon.json")
     asked = (Path(task.folder, "task.json"), came)

@@ -1,9 +1,9 @@
-"""FLAML's AutoML on its own space, with its own choice of folds or a part that is held out.
+"""FLAML's AutoML on its own space, with its own choice of folds or holdout.
 
-Its budget is what its imports have left of the seconds. The answer at the end is its own: the best
-configuration, fitted on all training rows after the budget (`retrain_full=True`). Those of earlier
-times are what its log has as the best until then, fitted on all rows likewise
-(`retrain_from_log`). Its loss is one of cross-validation only where it chose folds.
+Its budget is the seconds left after its imports. The answer at the end is FLAML's own: the best
+configuration, fitted on all training rows after the budget (`retrain_full=True`). Earlier answers
+are the best in its log until then, also fitted on all rows (`retrain_from_log`). Its loss is a
+cross-validated one only if FLAML chose folds.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ DISTRIBUTION = "flaml"
 
 
 def answers(task: Task) -> Iterator[Answer]:
-    """Fit, then ask the log for what was the best at each stage."""
+    """Fit, then read the best of each stage from the log."""
     from flaml import AutoML
     from flaml.automl.training_log import training_log_reader
 

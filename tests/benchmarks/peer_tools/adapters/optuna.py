@@ -1,11 +1,11 @@
 """Optuna's TPE, multivariate and by group, over one of our spaces.
 
-Options: `space`, by default that of the product. Defined by run: a category for each step, then the
-hyperparameters of its algorithm that are active. Losses are those of three folds by our own
-evaluation without cache, a trial at most a tenth of the seconds (10 s at least), as ours. What
-cannot run, fails or takes too long is told as pruned, which this sampler counts as worst. The
-seconds begin with the process; incumbents are fitted on all training rows afterwards, which is not
-counted.
+Options: `space`, by default that of the product. The space is defined by run: a category for each
+step, then the active hyperparameters of its algorithm. Losses are those of three folds by our own
+evaluation without a cache; as in our product, a trial may take a tenth of the seconds (at least
+10 s). Trials that cannot run, fail or take too long are reported as pruned, which this sampler
+ranks as worst. The seconds begin with the process; incumbents are fitted on all training rows
+afterwards, which is not counted.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ DISTRIBUTION = "optuna"
 
 
 def answers(task: Task) -> Iterator[Answer]:
-    """Search, then predict with what led at each stage."""
+    """Search, then predict with the incumbent of each stage."""
     import optuna
 
     from peer_tools.plain_evaluation import PlainEvaluator
@@ -39,7 +39,7 @@ def answers(task: Task) -> Iterator[Answer]:
 
 
 def suggested(trial: Any, space: Any) -> Any:
-    """A configuration of our space; None if its path cannot run or its values are forbidden."""
+    """Return a configuration of our space; None if its path or its values are forbidden."""
     from prefect_tune.optimizers import Configuration
     from prefect_tune.optimizers.space.configuration import active_hyperparameters, is_allowed
 

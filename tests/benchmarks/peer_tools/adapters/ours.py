@@ -1,11 +1,11 @@
-"""prefect-tune: as `prefect-tune run --budget` with one worker does, in this process.
+"""prefect-tune as `prefect-tune run --budget` with one worker, in this process.
 
-Options: those of `run` by their names (`space=modern`, `ensemble=auto`, `race=true`); any other one
-is the method's own (`variant=paper`). The budget is what server, imports and worker have left of
-the seconds, so that start-up is counted. The answer at the end is the run's final model. Incumbents
+Options: those of `run` by their names (`space=modern`, `ensemble=auto`, `race=true`); all others
+are options of the method (`variant=paper`). The budget is the seconds left after server, imports
+and worker, so start-up is counted. The answer at the end is the final model of the run. Incumbents
 of earlier times, and the best single trial beside an ensemble, are fitted on all training rows
-afterwards. As in the product, no refit is counted. A portfolio to begin with is made without the
-table and its versions.
+afterwards. As in the product, no refit is counted. The portfolio is made without the table and its
+versions.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ CALL_SECONDS = 2.0  # from the call of the flow to its first trial, seen on a bu
 
 
 class Follower:
-    """Observer that remembers what led, and when."""
+    """An observer that records each incumbent with its time."""
 
     def __init__(self, task: Task) -> None:
         self.found, self._task, self._best = Incumbents(), task, None
@@ -42,7 +42,7 @@ class Follower:
 
 
 def answers(task: Task) -> Iterator[Answer]:
-    """Run a study, then predict with its final model and with what led at each stage."""
+    """Run a study, then predict with its final model and with the incumbent of each stage."""
     follower, url = Follower(task), str(Path(task.folder, "store"))
     summary = run(task, follower, url)
     from peer_tools.plain_evaluation import refitted
@@ -66,7 +66,7 @@ def answers(task: Task) -> Iterator[Answer]:
 
 
 def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
-    """Run the study, as the command does: server and zygote start while Prefect is imported."""
+    """Run the study like the command: server and zygote start while Prefect is imported."""
     from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
     from prefect_tune.tasks.sandbox.zygote import ZYGOTE
 

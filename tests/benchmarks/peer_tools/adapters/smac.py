@@ -1,10 +1,10 @@
 """SMAC3's facade for hyperparameters, over one of our spaces as one conditional space.
 
-Options: `space`, by default that of the product. Pairs of algorithms that no path has together are
-forbidden. It begins with 25 configurations, as the facade does of 100 trials, its default. Losses
-are those of three folds by our own evaluation without cache, a trial at most a tenth of the seconds
-(10 s at least), as ours; what fails or takes too long is told as crashed. The seconds begin with
-the process; incumbents are fitted on all training rows afterwards, which is not counted.
+Options: `space`, by default that of the product. Pairs of algorithms that no path contains are
+forbidden. It begins with 25 configurations, the default of the facade for 100 trials. Losses are
+those of three folds by our own evaluation without a cache; as in our product, a trial may take a
+tenth of the seconds (at least 10 s). Failed or slow trials are reported as crashed. The seconds
+begin with the process; incumbents are fitted on all training rows afterwards, which is not counted.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ INITIAL = 25
 
 
 def answers(task: Task) -> Iterator[Answer]:
-    """Search, then predict with what led at each stage."""
+    """Search, then predict with the incumbent of each stage."""
     from smac import HyperparameterOptimizationFacade as Facade
     from smac import Scenario
     from smac.runhistory import StatusType, TrialValue
@@ -55,7 +55,7 @@ def answers(task: Task) -> Iterator[Answer]:
 
 
 def joint_space(space: Any, seed: int) -> Any:
-    """One space: a category for each step, and under it the hyperparameters of each algorithm."""
+    """Return one space: a category per step, with the hyperparameters of each algorithm below."""
     from ConfigSpace import Categorical, ConfigurationSpace
     from ConfigSpace import ForbiddenAndConjunction as Both
     from ConfigSpace import ForbiddenEqualsClause as Is
@@ -81,7 +81,7 @@ def joint_space(space: Any, seed: int) -> Any:
 
 
 def in_our_space(configuration: Any, space: Any) -> Any:
-    """A configuration of the joint space as one of ours."""
+    """Return a configuration of the joint space as a configuration of our space."""
     from prefect_tune.optimizers import Configuration
     from prefect_tune.optimizers.documents import plain_value
 

@@ -1,9 +1,9 @@
-"""prefect-tune by its commands: `run` with the default of everything but metric and seed.
+"""prefect-tune by its commands: `run` with all defaults except metric and seed.
 
 Options are those of `run` by their names, as `space=modern_healthcare`. Start-up, import of the
-data and the final model are within the budget, as the product keeps it. The default space begins
-with a portfolio made without the set that it is measured on. Where all times are days, the product
-excludes the day of the prediction, which the other tools see.
+data and the final model are within the budget, as in the product. The default space begins with a
+portfolio made without the set being measured. If all times are days, the product excludes the day
+of the prediction, which the other tools see.
 """
 
 import os
@@ -44,7 +44,7 @@ def predictions(
 
 
 def _command(folder: Path, *arguments: str | Path) -> None:
-    """Run a command with a home of its own, on all cores."""
+    """Run a command with a separate home, on all cores."""
     dropped = ("PREFECT_", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
     kept |= {"PREFECT_TUNE_HOME": str(folder / "home")}

@@ -1,9 +1,9 @@
-"""LightGBM tuned by 50 trials of Optuna on a matrix made by hand.
+"""LightGBM tuned by 50 trials of Optuna on a hand-made matrix.
 
-Columns are the age at the prediction time, the days of history, the facts (codes without a time,
-as sex), and the counts of each code that two training patients have in the last 30 days, the last
-365 days and ever. A trial's loss is that of three folds of the training patients. Options:
-`trials`. The seconds of the budget do not bound it; what it took is printed.
+Columns are the age at the prediction time, the days of history, the static events (codes without a
+time, such as sex), and the counts of each code of at least two training patients in the last 30
+days, the last 365 days and ever. The loss of a trial is that of three folds of the training
+patients. Options: `trials`. The budget does not limit this tool; its seconds are printed.
 """
 
 from collections.abc import Mapping
