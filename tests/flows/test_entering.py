@@ -77,7 +77,7 @@ def test_interrupt_ends_the_work_at_its_next_wait(wait_for_workers) -> None:
 GIVEN = {"data": "https://host/t.csv?sig=***", "study": "one", "trials": 3}
 
 
-def test_prepared_study_is_taken_once_by_its_thread_and_equal_parameters() -> None:
+def test_prepared_study_is_taken_once_by_the_same_thread_and_parameters() -> None:
     """The signature of an address does not count, nor does a copy in another process."""
     handover: Handover[str] = Handover()
     with handover.offered(GIVEN | {"data": "https://host/t.csv?sig=geheim"}, "prepared"):

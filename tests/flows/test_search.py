@@ -333,7 +333,7 @@ def test_budget_spent_at_the_start_leaves_time_for_a_first_result() -> None:
     assert [t.number for t in done.study.told] == [0, 1, 2]
 
 
-def test_retry_runs_only_named_trials_and_the_next_search_starts_with_waiting_ones() -> None:
+def test_retry_runs_only_named_trials_and_waiting_trials_come_next() -> None:
     study = WrittenStudy(5, trials=StudyTrials(Trial(n, QUERY) for n in range(4)))
     done = Searched(study=study, numbers=frozenset({1, 3}), trials=10)
     assert [t.number for t in done.study.told] == [1, 3]
@@ -343,7 +343,7 @@ def test_retry_runs_only_named_trials_and_the_next_search_starts_with_waiting_on
     assert again.reason == "nothing is left"
 
 
-def test_ask_knows_the_workers_and_the_spent_and_remaining_budget() -> None:
+def test_method_is_given_the_workers_and_the_spent_and_remaining_budget() -> None:
     done = Searched(trials=4, seconds=10)
     first, last = done.study.budgets[0], done.study.budgets[-1]
     assert (first.trials_spent, first.trials_left, first.seconds_left) == (0, 4, 20.0)

@@ -100,7 +100,7 @@ def test_every_step_is_a_task_run_named_by_step_and_algorithm(finished) -> None:
     assert finished.flow_run.name == "table (random)"
 
 
-def test_finished_study_resumes_for_a_larger_total_and_another_reuses_its_steps(finished) -> None:
+def test_finished_study_resumes_for_a_larger_total_and_shares_its_steps(finished) -> None:
     data = Path(finished.parameters["data"])
     data.rename(data.with_name("gone"))  # its imported copy is enough
     before = finished.trials
@@ -214,7 +214,7 @@ def call(store: ArtifactStore) -> Callable[..., dict[str, Any]]:
     return partial(tune, **{"target": "target", "trials": 1, **QUICK, **where})
 
 
-def test_prefect_gets_the_name_of_a_dataframe_and_the_store_its_content(call, store) -> None:
+def test_only_the_store_gets_the_content_of_a_dataframe(call, store) -> None:
     async def in_loop() -> dict[str, Any]:
         return call(table())
 

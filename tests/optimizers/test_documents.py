@@ -136,7 +136,7 @@ def test_numpy_values_and_read_only_mappings_are_written_as_plain_values() -> No
         to_document(Evaluation(object()))  # type: ignore[arg-type]
 
 
-def test_ask_is_written_without_its_memo_and_query_without_unused_limits() -> None:
+def test_ask_event_has_no_memo_and_a_query_no_unused_limits() -> None:
     document = event_document(Asked(0, QUERY, BUDGET, {"phase": 1}))
     assert document.keys() == {"number", "query", "budget"}
     always = {"configuration", "subset", "subset_draw", "epochs"}

@@ -139,7 +139,7 @@ def test_prior_survives_json_and_skips_trials_outside_the_space() -> None:
     assert inside.n_skipped == 2
 
 
-def test_every_method_reports_its_prior_and_drops_a_misleading_one() -> None:
+def test_every_method_reports_its_prior_and_drops_a_misleading_prior() -> None:
     for prior, is_dropped in ((PRIOR, False), (reversed_losses(PRIOR), True)):
         optimizer = ALL["random"].make(SPACE)
         optimizer.begin_after(prior)
@@ -179,7 +179,7 @@ def test_misleading_prior_yields_to_the_portfolio() -> None:
     assert misled.decisions["prior"]["weight"] == 0
 
 
-def test_ample_prior_replaces_the_portfolio_and_a_small_one_does_not() -> None:
+def test_portfolio_is_replaced_only_by_an_ample_prior() -> None:
     for trials, replaces in ((PRIOR.trials, True), (PRIOR.trials[:5], False)):
         optimizer, known = ALL["flash"].make(SPACE), [bayes("unit"), tree(7)]
         optimizer.begin_with(known)

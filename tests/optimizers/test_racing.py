@@ -81,7 +81,7 @@ def with_incumbent(objective: Objective = FOLDS, **about: float) -> Racing:
     return optimizer
 
 
-def test_first_configuration_runs_all_folds_and_others_start_with_one() -> None:
+def test_first_configuration_runs_all_folds_and_others_start_with_one_fold() -> None:
     """Nothing can be behind before the first result."""
     optimizer = raced()
     assert ask(optimizer).is_full
@@ -252,7 +252,7 @@ def with_look_of_incumbent(*others: float, seconds: float = 1.0) -> Racing:
     return optimizer
 
 
-def test_best_on_the_subset_is_promoted_to_one_fold_and_then_to_all() -> None:
+def test_best_on_the_subset_is_promoted_to_one_fold_and_then_to_all_folds() -> None:
     looks = 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0
     optimizer = gathered(raced(MANY), *looks)
     best = optimizer.history[1]
@@ -326,7 +326,7 @@ def test_unstarted_trial_is_repeated_on_fewer_rows() -> None:
     assert failed.number in {t.number for t in optimizer.inner.history.pending}
 
 
-def test_usual_subset_may_take_longer_after_a_smaller_one() -> None:
+def test_usual_subset_may_take_longer_after_a_smaller_subset() -> None:
     """A first evaluation may take 20 of 1,200 worker-seconds; this one took 15 on fewer rows."""
     optimizer, budget = raced(MANY), replace(TIMED, seconds_left=1160.0)
     look = optimizer.ask(budget)

@@ -131,7 +131,7 @@ def test_work_on_an_unreachable_store_completes_once_the_store_is_back(store, fo
     assert not verify(store).missing
 
 
-def test_nothing_is_written_to_a_folder_that_was_moved_before_a_renewal(store, folder) -> None:
+def test_nothing_is_written_to_a_moved_folder_before_a_lease_renewal(store, folder) -> None:
     ledger, book = Ledger(store.database), LeaseBook(store.database, lease_seconds=0.6)
     assert book.acquire("study before")
     assert ledger.create_study("before", {}, {})
@@ -148,7 +148,7 @@ def test_nothing_is_written_to_a_folder_that_was_moved_before_a_renewal(store, f
     book.close()
 
 
-def test_worker_does_not_create_a_second_store_if_the_known_one_is_away(store, folder) -> None:
+def test_worker_creates_no_second_store_while_the_known_store_is_away(store, folder) -> None:
     folder.take_away()
     with pytest.raises(StoreAway):
         ArtifactStore(store.address)

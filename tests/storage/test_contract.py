@@ -36,7 +36,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
     return replace(on_server, url=f"s3://{request.getfixturevalue('bucket')}/{uuid4().hex}")
 
 
-def test_artifact_is_made_once_and_then_served(store, address) -> None:
+def test_step_result_is_made_once_and_then_served(store, address) -> None:
     store.get_or_make(entry("a"), {}, made)
     other = ArtifactStore(address)
     served, again = other.get_or_make(entry("a"), {}, made)
@@ -47,7 +47,7 @@ def test_artifact_is_made_once_and_then_served(store, address) -> None:
     assert (totals.hits, totals.misses) == (1, 1)
 
 
-def test_least_recently_used_artifact_is_evicted_first_within_the_budget(store) -> None:
+def test_least_recently_used_step_is_evicted_first_within_the_budget(store) -> None:
     size = put(store, "a").size_bytes
     store.set_budget(3 * size)
     put(store, "b")
@@ -59,7 +59,7 @@ def test_least_recently_used_artifact_is_evicted_first_within_the_budget(store) 
     assert verify(store).is_sound
 
 
-def test_pinned_artifacts_stay_and_a_put_that_cannot_fit_is_refused(store) -> None:
+def test_pinned_steps_stay_and_a_put_that_cannot_fit_is_refused(store) -> None:
     a, c = entry("a").key, entry("c").key
     size = put(store, "a").size_bytes
     store.set_budget(2 * size)
@@ -78,7 +78,7 @@ def test_pinned_artifacts_stay_and_a_put_that_cannot_fit_is_refused(store) -> No
     assert present(store) == {"d", "e"}
 
 
-def test_everything_is_kept_without_pressure_and_cheap_artifacts_are_evicted_first(store) -> None:
+def test_nothing_is_evicted_without_pressure_and_cheap_steps_go_first(store) -> None:
     store.read(put(store, "f", seconds=50.0), ["train"])  # its speed is known from now on
     store.index.usage.flush()
     store.prune(0)
@@ -118,7 +118,7 @@ def test_damaged_part_is_a_miss_with_one_warning(store, caplog, fault) -> None:
     assert verify(store).is_sound
 
 
-def test_repair_forgets_damaged_artifacts_and_deletes_unknown_files(store) -> None:
+def test_repair_forgets_damaged_steps_and_deletes_unknown_files(store) -> None:
     kept, whole = put(store, "a"), put(store, "b")
     path = store.files.path(artifact_folder(kept.key), kept.parts["train"].file)
     store.files.filesystem.rm(path)

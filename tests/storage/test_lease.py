@@ -125,7 +125,7 @@ def statements_of(thread: threading.Thread, store: ArtifactStore) -> list[str]:
 
 
 @pytest.mark.parametrize("is_made", [True, False])
-def test_waiting_process_reads_the_artifact_without_taking_the_lease(either_store, is_made) -> None:
+def test_waiting_process_reads_the_result_without_taking_the_lease(either_store, is_made) -> None:
     going_on, came, failed = threading.Event(), [], []
 
     def make():

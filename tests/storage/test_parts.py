@@ -276,7 +276,7 @@ def test_pickle_without_a_valid_signature_is_never_loaded(
     assert not (tmp_path / "exploded").exists()
 
 
-def test_artifact_stored_without_a_key_is_recomputed_once_a_key_is_set(store, with_key) -> None:
+def test_unsigned_step_result_is_recomputed_once_a_signing_key_is_set(store, with_key) -> None:
     with_key(None)
     kept = keep(store)
     assert kept.parts["estimator"].signature == ""

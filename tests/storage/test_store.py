@@ -41,7 +41,7 @@ from prefect_tune.storage.records import RecordDamaged, _linked, _released
 from prefect_tune.storage.waiting import StoreLost
 
 
-def test_artifact_made_before_the_lease_is_served_if_its_record_exists(store) -> None:
+def test_step_made_before_the_lease_is_served_if_its_record_exists(store) -> None:
     put(store, "a")
     _, again = store.get_or_make(entry("a"), {}, made, is_missed=True)
     assert again is None
@@ -49,7 +49,7 @@ def test_artifact_made_before_the_lease_is_served_if_its_record_exists(store) ->
     assert again is not None
 
 
-def test_reading_an_artifact_that_was_evicted_and_remade_is_a_harmless_miss(store, caplog) -> None:
+def test_reading_a_step_that_was_evicted_and_remade_is_a_harmless_miss(store, caplog) -> None:
     former = put(store, "a")
     store.prune(0)
     put(store, "a")
@@ -59,7 +59,7 @@ def test_reading_an_artifact_that_was_evicted_and_remade_is_a_harmless_miss(stor
     assert verify(store).is_sound
 
 
-def test_full_disk_stops_the_cache_from_growing_and_keeps_sound_artifacts(
+def test_full_disk_stops_the_cache_from_growing_and_keeps_sound_steps(
     store, monkeypatch, caplog
 ) -> None:
     kept = put(store, "a")
@@ -103,7 +103,7 @@ def test_any_number_of_entries_is_found_by_key_and_selected(store, monkeypatch) 
     assert totals.steps["encode"].size_bytes == kept[3].size_bytes
 
 
-def test_evicted_artifacts_of_a_study_are_listed(store) -> None:
+def test_evicted_steps_of_a_study_are_listed(store) -> None:
     kept, gone = put(store, "a", study="one"), put(store, "b", study="one")
     put(store, "c", study="one")
     last = put(store, "c", study="two")

@@ -192,7 +192,7 @@ def upgrade_and_die(address: StoreAddress) -> None:
     open_as_next_version(address, None)
 
 
-def test_killed_upgrade_is_undone_and_repeated_by_processes_that_open_the_store(
+def test_killed_upgrade_is_undone_and_repeated_on_the_next_opening(
     either_store,
 ) -> None:
     run_killed(upgrade_and_die, either_store.address)

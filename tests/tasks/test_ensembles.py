@@ -284,7 +284,7 @@ def test_ensemble_predicts_the_weighted_mean() -> None:
     np.testing.assert_allclose(of_numbers.predict(rows), 1.5 * rows[:, 0], atol=1e-12)
 
 
-def test_ensemble_of_fitted_models_equals_a_fitted_one_and_changes_no_input() -> None:
+def test_ensemble_of_fitted_models_equals_a_fitted_ensemble() -> None:
     given, weights = [LogisticRegression(), DecisionTreeClassifier(random_state=0)], [3.0, 2.0]
     fitted = ClassEnsemble(given, weights).fit(X, Y)
     assert (fitted.members, fitted.weights) == (given, weights)

@@ -81,7 +81,7 @@ def test_relevant_code_of_the_file_is_in_the_keys_of_its_steps(tmp_path) -> None
     assert other == {"impute": True, "encode": True, "bend": False, "fit model": False}
 
 
-def test_random_estimator_inside_another_one_is_seeded(tmp_path) -> None:
+def test_nested_random_estimator_is_seeded(tmp_path) -> None:
     text = SPACE.replace("estimator=Power,", "estimator=unseeded, flags=Flags(stochastic=True),")
     space, _ = find_space(write(tmp_path, text))
     algorithm = space.step("bend").algorithms[0]

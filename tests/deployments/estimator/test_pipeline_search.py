@@ -132,7 +132,7 @@ def test_failed_trials_are_nan_and_last() -> None:
     assert results["rank_test_score"][failed].tolist() == [2]
 
 
-def test_partial_evaluations_are_labeled_and_ranked_after_full_ones() -> None:
+def test_partial_evaluations_are_labeled_and_ranked_last() -> None:
     halving = search(method="halving", option={"fidelity": "folds"}, trials=9)
     found = halving.fit(*rows())
     results = pd.DataFrame(found.cv_results_)

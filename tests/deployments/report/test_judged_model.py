@@ -89,7 +89,7 @@ def test_model_is_judged_on_the_test_rows_with_patients_as_units(study) -> None:
     assert set(report.coverage[0].by_class) == {1.0}
 
 
-def test_effects_are_those_of_the_heaviest_ensemble_member(study) -> None:
+def test_effects_are_taken_from_the_heaviest_ensemble_member(study) -> None:
     light, heavy = map(study.fitted, ("count", "count_recency"))
     of_folds = ClassEnsemble.of_fitted([heavy, heavy])
     report = study.report(light, of_folds, weights=(0.3, 0.7))

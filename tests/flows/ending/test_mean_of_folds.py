@@ -118,7 +118,7 @@ def test_refit_that_takes_too_long_is_ended_and_replaced_by_the_folds(ended) -> 
     assert summary["test_loss"] is not None
 
 
-def test_refit_takes_its_time_if_the_cache_has_lost_a_fold_model(ended) -> None:
+def test_refit_runs_despite_the_limit_if_the_cache_lost_a_fold_model(ended) -> None:
     ended.store.prune(0)
     assert not ended.end(-2.0)["model_of_folds"]
     assert isinstance(ended.model, Pipeline)

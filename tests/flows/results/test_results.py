@@ -181,7 +181,7 @@ def test_study_converts_to_optuna_with_the_same_best_value(ended, name, monkeypa
 
 
 @pytest.mark.parametrize("file_format", ["pickle", "skops"])
-def test_exported_model_predicts_like_the_stored_one(ended, file_format) -> None:
+def test_exported_model_predicts_like_the_stored_model(ended, file_format) -> None:
     model, about = final_model(ended.store, "s")
     found = export(ended.store, "s", file_format)
     dataset = load_dataset(ended.store, about["dataset"])

@@ -121,7 +121,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     return made
 
 
-def test_first_model_becomes_the_champion_and_a_better_one_replaces_it(nights: Nights) -> None:
+def test_first_model_becomes_the_champion_and_yields_to_a_better_model(nights: Nights) -> None:
     assert nights.outcomes[:3] == ["first", "better", "too few rows"]
     assert nights.outcomes[3] in {"better", "not better"}
     first, second, third, fourth = nights.decisions

@@ -144,7 +144,7 @@ def queries(made: PreparedStudy, n: int) -> list[object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["random", "flash"])
-def test_study_proposes_as_if_its_space_had_not_grown(prepared, monkeypatch, method) -> None:
+def test_proposals_are_unchanged_after_the_space_has_grown(prepared, monkeypatch, method) -> None:
     given = {"target": "target", "space": "small", "method": method}
     expected = queries(prepared("train.csv", **given, study="never"), 6)
     grows = prepared("train.csv", **given, study="grows")

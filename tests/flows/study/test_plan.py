@@ -98,7 +98,7 @@ def test_running_totals_equal_sums_over_all_trials(happened) -> None:
 @pytest.mark.parametrize(
     ("kind", "order"), [("full", [3, 2, 1, 0]), ("partial", [2, 1, 0]), ("failed", [1, 0, 2])]
 )
-def test_full_trials_rank_before_partial_ones_on_more_folds(kind, order) -> None:
+def test_full_trials_rank_first_and_then_trials_on_more_folds(kind, order) -> None:
     """In the case `failed`, the best partial configuration later failed in full."""
     drawn = [Query(sample_configuration(mixed_space(), np.random.default_rng(n))) for n in range(4)]
     parts = ((0, 1.0, 1), (1, 9.0, 2), (2, 5.0, 2))
@@ -159,9 +159,7 @@ def limit_after(seconds: float = 0.0, n: int = 0, *, of_user: float | None = Non
         ),
     ],
 )
-def test_first_trial_may_take_its_share_and_later_ones_the_predicted_time(
-    limit, trial, budget, expected
-) -> None:
+def test_time_limit_is_a_share_at_first_and_predicted_later(limit, trial, budget, expected) -> None:
     assert limit.seconds(trial, budget) == expected
 
 

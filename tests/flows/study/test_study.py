@@ -187,7 +187,7 @@ def test_study_is_opened_only_in_its_own_space(store, enter, imported) -> None:
         Study(store, name)
 
 
-def test_session_counts_time_and_pins_artifacts_of_the_incumbent(store, enter, monkeypatch) -> None:
+def test_session_counts_time_and_pins_steps_of_the_incumbent(store, enter, monkeypatch) -> None:
     monkeypatch.setattr(lease_module, "_BEAT_SECONDS", 0.02)
     name = enter()
     step = StepCost("fit model", 0, 1.0, 0.0, hit=False, key="a" * 64)
@@ -208,7 +208,7 @@ def test_session_counts_time_and_pins_artifacts_of_the_incumbent(store, enter, m
         assert again.seconds() > spent  # a session that fails counts too
 
 
-def test_ask_uses_one_thread_and_restores_the_others(store, enter, monkeypatch) -> None:
+def test_proposing_uses_one_thread_and_restores_the_thread_limit(store, enter, monkeypatch) -> None:
     seen = []
 
     def threads() -> set[int]:

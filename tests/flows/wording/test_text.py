@@ -77,7 +77,7 @@ def error(message: str, step: str = "model", kind: str = "error") -> Failure:
     return Failure(FailureKind(kind), message, step=step, cost_seconds=1.5, traceback=traceback)
 
 
-def test_failures_are_grouped_by_kind_and_step_whatever_their_numbers() -> None:
+def test_failures_are_grouped_by_kind_and_step_despite_other_numbers() -> None:
     """Long messages keep their beginning, and tracebacks their end."""
     groups = FailureGroups()
     secret = "x" * 1_980 + "postgresql://me:s3cret@host/d" + "y" * 10**6

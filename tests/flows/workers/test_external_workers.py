@@ -83,9 +83,7 @@ def test_trials_of_a_killed_worker_run_on_a_newly_joined_worker(external, quick,
     in_flow(context, body, scheduler=external.address)
 
 
-def test_scheduler_without_workers_or_with_an_unfit_one_is_refused(
-    external, monkeypatch, tmp_path
-) -> None:
+def test_scheduler_without_fit_workers_is_refused(external, monkeypatch, tmp_path) -> None:
     given = {"data": str(write_table(tmp_path)), "target": "target", "trials": 1}
     given |= {"dask": external.address, "store": str(tmp_path / "store")}
     with monkeypatch.context() as patched:

@@ -98,7 +98,7 @@ def state_of(runs: OpenRuns) -> StateType | None:
 
 
 @pytest.mark.usefixtures("server")
-def test_runs_of_killed_sessions_and_open_runs_of_retried_ones_are_closed() -> None:
+def test_open_runs_of_killed_and_retried_sessions_are_closed() -> None:
     killed, retried, ended = OpenRuns(), OpenRuns(), OpenRuns()
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(ended.flow_run_id, Completed(), force=True)
@@ -112,7 +112,7 @@ def test_runs_of_killed_sessions_and_open_runs_of_retried_ones_are_closed() -> N
 
 
 @pytest.mark.usefixtures("server")
-def test_missing_task_runs_are_noted_at_the_end_and_open_ones_closed() -> None:
+def test_missing_task_runs_are_noted_and_open_task_runs_closed() -> None:
     pace, runs = Counted("steps"), OpenRuns()
     pace.wait_until_recorded = lambda n_reported: n_reported - 5  # type: ignore[method-assign]
     for n_task_runs in (7, 5):

@@ -74,7 +74,7 @@ def test_canceled_trials_leave_nothing(slow, gate) -> None:
     assert states(of_models) == {"Cancelled": 4}
 
 
-def test_trial_is_repeated_after_a_killed_sandbox_and_fails_after_a_second_one(slow, gate) -> None:
+def test_trial_is_repeated_after_one_killed_sandbox_and_fails_after_two(slow, gate) -> None:
     def body(trials: DaskTrials) -> None:
         start(trials, slow, 0, 1)
         first = gate.arrived(2)

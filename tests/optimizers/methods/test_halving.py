@@ -120,7 +120,7 @@ def test_default_fidelity_is_the_best_available(facts, fidelity, levels) -> None
         ({"epochs": None, "n_folds": 1, "n_rows": 80}, {}, "evaluates in full"),
     ],
 )
-def test_unavailable_fidelity_is_refused_with_the_available_ones(
+def test_unavailable_fidelity_is_refused_with_the_alternatives(
     facts: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -227,7 +227,7 @@ def test_next_bracket_starts_at_its_planned_rung_and_the_oldest_is_promoted_firs
     assert study.promoted() == [0, 3]
 
 
-def test_infeasible_runs_rank_after_all_feasible_ones() -> None:
+def test_infeasible_runs_rank_last() -> None:
     history = History((Constraint("latency_us", 50.0),))
     measured = [(1.0, 200.0), (2.0, 60.0), (9.0, 40.0), (8.0, 50.0), (0.0, None)]
     trials = []

@@ -44,7 +44,7 @@ def valley(n: int, *bottoms: float) -> History:
 
 
 @pytest.mark.slow
-def test_proposals_lie_where_losses_are_small_and_ties_go_to_cheap_ones() -> None:
+def test_proposals_lie_where_losses_are_small_and_cheap_candidates_win_ties() -> None:
     def log_cost(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
         assert features.shape == (len(candidates), 1 + 2)
         return 20.0 * (candidates.units[:, 0] > 0.5)

@@ -117,7 +117,7 @@ def test_likeliest_of_several_fits_is_kept() -> None:
 
 
 @pytest.mark.parametrize("mean", [None, 2.0, lambda rows: rows[:, 0]])
-def test_joint_moments_equal_the_predicted_ones(mean: Any) -> None:
+def test_joint_moments_equal_the_predicted_moments(mean: Any) -> None:
     X, y = data(8, 2)
     theta = np.log([1.0, 0.3, 0.5, 0.01])
     process = GaussianProcess.given(scaled_matern(2), theta, X, y, mean=mean)

@@ -239,7 +239,7 @@ def test_unsuitable_start_is_dropped() -> None:
     assert found.precision == pytest.approx(cold.precision)
 
 
-def test_sites_added_later_keep_the_earlier_ones() -> None:
+def test_sites_added_later_keep_earlier_sites() -> None:
     process, ends = two_curves(second=-0.05)
     first = MonotoneProcess.of(process, ends[:1])
     both = first.with_sites(ends)

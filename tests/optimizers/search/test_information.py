@@ -158,7 +158,7 @@ def test_whitened_normals_have_exact_moments(n: int, more: int, seed: int) -> No
     assert normals @ normals.T / (n + more) == pytest.approx(np.eye(n), abs=1e-9)
 
 
-def test_probability_of_the_smaller_of_two_follows_their_difference() -> None:
+def test_probability_of_the_minimum_follows_the_difference_of_two_normals() -> None:
     mean = np.array([0.1400832002, -0.9503926815])
     V = np.array([[0.1273484837, -0.0576397510], [-0.0576397510, 0.4381023173]])
     worked = np.array([0.0931362481, 0.9068637519])

@@ -42,7 +42,7 @@ from prefect_tune.optimizers.space.sampling import (
 from prefect_tune.optimizers.space.vectors import CandidateSpace, Encoding
 
 
-def test_paths_are_listed_and_counted_without_forbidden_ones() -> None:
+def test_paths_are_listed_and_counted_without_forbidden_paths() -> None:
     expected = ["none tree", "none bayes", "unit svm", "unit tree", "unit bayes"]
     assert [" ".join(path) for path in mixed_space().paths()] == expected
     space = mixed_space()
@@ -145,7 +145,7 @@ def test_ignored_step_becomes_none(path: str, canonical: str) -> None:
 
 @settings(max_examples=40)
 @given(spaces())
-def test_every_path_has_one_canonical_form_and_settles_on_a_feasible_one(space) -> None:
+def test_every_path_has_one_canonical_and_feasible_form(space) -> None:
     listed = set(space.paths())
     assert len(listed) == space.n_paths
     for path in product(*([a.id for a in step.algorithms] for step in space.searched)):

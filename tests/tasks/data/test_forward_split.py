@@ -124,7 +124,7 @@ def test_rows_in_the_gap_and_older_rows_of_test_groups_are_never_used() -> None:
     assert not is_late[used].any()
 
 
-def test_given_test_rows_stay_and_only_newer_ones_have_a_gap_before_them() -> None:
+def test_given_test_rows_stay_and_need_a_gap_only_if_newest() -> None:
     data = table(300)
     is_any = np.arange(300) < 60
     split = study_split(replace(data, is_test=is_any), 3, None, 0, None, 0.0)

@@ -128,7 +128,7 @@ def test_impossible_split_is_refused(data, options, named) -> None:
 @pytest.mark.parametrize("test_size", [None, 0.0, 0.2])
 @pytest.mark.parametrize(("n_folds", "holdout"), [(3, None), (None, 0.2)])
 @pytest.mark.parametrize("per_group", [0, 1, 3])
-def test_every_fold_trains_on_each_class_and_never_holds_out_a_rare_one(
+def test_every_fold_trains_on_each_class_and_holds_out_no_rare_class(
     n_folds, holdout, per_group, test_size
 ) -> None:
     """Some classes have fewer rows, or groups, than three folds need."""
@@ -155,7 +155,7 @@ def test_every_fold_trains_on_each_class_and_never_holds_out_a_rare_one(
                 assert set(data.y[training]) == set(data.y)
 
 
-def test_rare_classes_stay_in_training_and_small_ones_are_spread_over_folds() -> None:
+def test_rare_classes_stay_in_training_and_small_classes_are_spread() -> None:
     data = of_classes(60, 30, 2, 1)
     for split in (make_split(data, 3, 0.2, 0), make_split(data, None, 0.2, 0, 0.3)):
         again = split_again(data, split)

@@ -157,7 +157,7 @@ def test_unusable_table_is_refused_by_name(tmp_path, monkeypatch, change, option
         read_source(Source(**{"data": path, "target": "target", **options}))
 
 
-def test_dropped_columns_are_noted_and_the_suggested_options_keep_them(tmp_path) -> None:
+def test_dropped_columns_are_noted_with_options_that_keep_columns(tmp_path) -> None:
     frame = table().assign(empty=np.nan, patient=range(150), name=[f"i{i}" for i in range(150)])
     frame["drug"] = 10**18 + np.arange(150) % 3  # a float does not keep the last digits
     data = read(written(frame, tmp_path / "t.csv"))

@@ -276,7 +276,7 @@ def test_evaluation_has_the_risks_that_the_method_requests(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_rung_has_no_risks_and_a_training_has_those_of_its_best_epoch(tmp_path: Path) -> None:
+def test_rung_has_no_risks_and_a_training_has_risks_of_its_best_epoch(tmp_path: Path) -> None:
     context = epoch_context(tmp_path, bootstraps=Bootstraps(1, 0.0))
     queries = (draw(context, seed) for seed in range(50))
     query = next(query for query in queries if query.configuration.path[-1] == "sgd")

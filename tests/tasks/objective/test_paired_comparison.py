@@ -74,7 +74,7 @@ def test_groups_of_equal_size_count_as_one_observation_each() -> None:
 
 
 @pytest.mark.parametrize(("n_lost", "n_won"), [(0, 5), (3, 15), (10, 30)])
-def test_p_value_of_errors_is_at_least_that_of_the_exact_sign_test(n_lost: int, n_won: int) -> None:
+def test_p_value_of_errors_is_never_below_the_exact_sign_test(n_lost: int, n_won: int) -> None:
     y, old, new = two_classes(200, n_lost, n_won)
     found = compared("error", old, new, y)
     exact = binomtest(n_won, n_won + n_lost, alternative="greater").pvalue
@@ -107,7 +107,7 @@ def delong_error(is_positive: NDArray, first: NDArray, second: NDArray) -> float
 
 
 @pytest.mark.parametrize("metric", ["error", "auroc", "f1", "neg_log_loss", "average_precision"])
-def test_losses_without_a_block_equal_those_of_the_other_rows(metric: str) -> None:
+def test_losses_without_a_block_equal_losses_of_the_other_rows(metric: str) -> None:
     rng = np.random.default_rng(2)
     y = (rng.random(120) < 0.4).astype(np.int32)
     probability = np.clip(0.3 * y + 0.6 * rng.random(120), 0.01, 0.99)

@@ -187,7 +187,7 @@ def test_infinite_loss_ends_a_training_with_its_best_epoch(tmp_path) -> None:
     assert {step.step for step in failed.steps} == {"impute", "encode", "rescale"}
 
 
-def test_model_without_epochs_is_fitted_at_once_with_its_earlier_keys(context) -> None:
+def test_model_without_epochs_is_fitted_at_once_with_unchanged_keys(context) -> None:
     part, whole = train(context, "lbfgs", 3), train(context, "lbfgs")
     assert results(part) == results(whole)
     assert (part.curve, part.best_epoch) == ((), None)

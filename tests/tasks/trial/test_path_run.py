@@ -116,7 +116,7 @@ def test_irrelevant_changes_keep_the_keys(context) -> None:
     assert {step for step, key in keys().items() if other[step] != key} == {"fit model"}
 
 
-def test_evicted_step_is_not_recomputed_if_a_later_one_is_cached(context) -> None:
+def test_evicted_step_is_not_recomputed_if_a_later_step_is_cached(context) -> None:
     store = store_of(context)
     query = path(context)
     steps = evaluate(context, query).steps

@@ -135,7 +135,7 @@ def test_another_data_set_has_its_own_blocks(context, X) -> None:
     assert len(entries(context)) == 2 * len(before)
 
 
-def test_few_rows_make_their_own_blocks_unless_shared_ones_exist(context, X) -> None:
+def test_few_rows_make_their_own_blocks_unless_shared_blocks_exist(context, X) -> None:
     few, _, _ = fold_of(context, X, np.arange(20))
     alone = construct(X.take(np.arange(20)))
     assert np.array_equal(construct(few)[0], alone[0])

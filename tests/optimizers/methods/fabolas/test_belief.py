@@ -230,7 +230,7 @@ def test_information_is_divided_by_seconds_plus_overhead() -> None:
     np.testing.assert_allclose(found.scores[pool], gain.scores[pool] / (seconds + 3.0))
 
 
-def test_divergence_prefers_the_cheapest_subset_and_information_the_telling_one() -> None:
+def test_divergence_prefers_cheap_and_information_prefers_telling_subsets() -> None:
     # Curves of configurations have little in common, so small subsets tell next to nothing.
     unlike = {**SMOOTH, "ln of the second weight": 3.0, "noise variance": log(1e-4)}
     belief = belief_of(*parabola(drop=4.0), parameters=unlike)

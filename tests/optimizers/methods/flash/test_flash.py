@@ -269,7 +269,7 @@ def test_models_of_the_paper_follow_equation_one_without_an_intercept() -> None:
     )
 
 
-def test_pending_path_is_imagined_to_return_its_mean() -> None:
+def test_pending_path_counts_with_its_predicted_mean() -> None:
     paths = one_hot_paths(TOY)
     model = PathLinear.fit(paths[SEEN], np.array(LOSSES))
     for history, known in (
@@ -288,7 +288,7 @@ def equal_history(seconds: float) -> History:
     return run_steps(defaults_of(counted_space((2, 2))), {"step1.a1": seconds})
 
 
-def test_improvement_is_divided_by_seconds_with_a_floor_at_one_percent_of_the_mean() -> None:
+def test_improvement_per_second_has_a_floor_at_one_percent_of_the_mean() -> None:
     found = log_eips(equal_history(9.0), (2, 2))
     # The first step was cached by both paths: 0.1 s and 9 s after loading it in 0.01 s.
     assert found[0] - found[1] == pytest.approx(np.log(9.01 / 0.11), rel=0.1)
@@ -332,7 +332,7 @@ def rest(design: list[int], history: History, **options: Any) -> list[int]:
     return optimizer._rest_of_design(np.random.default_rng(0))
 
 
-def test_expensive_paths_wait_and_cheaper_ones_run_first() -> None:
+def test_cheap_paths_run_before_expensive_paths() -> None:
     assert rest(DESIGN, after_three(0.1)) == [1, 2, 3, 5, 6, 7]
     assert rest(DESIGN, after_three(500.0)) == [2, 3, 5, 6, 1, 7]
     seconds = {"step1.a1": 500.0, "step1.a2": 90.0}
