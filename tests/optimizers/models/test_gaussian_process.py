@@ -247,7 +247,7 @@ def test_unordered_categories_are_as_far_apart_as_two_paths() -> None:
     assert distances[0, 3] == pytest.approx(1.0)
 
 
-def test_size_is_the_last_input() -> None:
+def test_subset_size_is_the_last_input() -> None:
     inputs = PipelineInputs(CandidateSpace(mixed_space()), "conditional")
     candidates = inputs.encode(drawn(mixed_space(), 4))
     each = inputs.at(candidates, np.array([0.0, 0.2, 0.5, 1.0]))
