@@ -63,7 +63,7 @@ DAMAGES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 DOCUMENTS: dict[str, Any] = {
     "configuration": QUERY.configuration,
     "query": QUERY,
-    "query of a part": PART,
+    "partial query": PART,
     "evaluation": FULL,
     **{f"failure: {kind}": Failure(kind, "why") for kind in FailureKind},
     "failure of a step": FAILURE,

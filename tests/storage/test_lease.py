@@ -1,4 +1,4 @@
-"""Leases, their holders, and processes that wait; `test_what_holds.py` kills holders."""
+"""Leases, their holders, and processes that wait; `test_kills.py` kills holders."""
 
 import os
 import subprocess

@@ -219,7 +219,7 @@ def test_record_is_removed_with_the_last_study_that_uses_it(store) -> None:
     ("users", "first_change", "gone"),
     [(["one", "two"], lambda c: _released("one", ["data/x"], None, c), ["data/x"]),
      (["two"], lambda c: _linked(["data/x"], "one", c), [])],
-    ids=["who releases last takes it away", "who is about to use it keeps it"],
+    ids=["last user removes the record", "next user keeps the record"],
 )  # fmt: skip
 def test_concurrent_changes_of_the_users_of_a_record_wait_for_each_other(
     tmp_path, postgres, users, first_change, gone

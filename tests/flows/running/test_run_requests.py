@@ -36,7 +36,7 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
         pytest.param([Cancelled()], (), True, Abort, id="cancelled"),
         pytest.param([Cancelling()], (), False, Abort, id="cancelling without a deployment"),
         pytest.param([Cancelling()], (), True, None, id="cancelled by a runner"),
-        pytest.param([Failed()], (), True, None, id="failed, which is known here first"),
+        pytest.param([Failed()], (), True, None, id="failed, known here first"),
     ],
 )  # fmt: skip
 def test_run_ends_if_suspended_or_taken_over(states, missed, is_deployed, error) -> None:

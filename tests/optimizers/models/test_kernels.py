@@ -54,7 +54,7 @@ KERNELS: dict[str, Kernel] = {
     "over sizes: tasks": kernel(TASKS),
     "over sizes: full": kernel(FULL),
     "over epochs": curve_kernel(),
-    "over epochs alone": CurveKernel(Product([]), 1, OF_TIME),
+    "over epochs only": CurveKernel(Product([]), 1, OF_TIME),
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
 

@@ -126,7 +126,7 @@ EXPORTS = {
     "comments": ("# of 2024-05-01\n# by lab 3, room 4, floor 1\n" + PLAIN, "line 3"),
     "merged cells": ("Values,,Outcome\n" + PLAIN, "line 2"),
     "stated separator": ("sep=;\n" + PLAIN.replace(",", ";"), "line 2"),
-    "old line ends": (("Report\n\n" + PLAIN).replace("\n", "\r"), "line 3"),
+    "old line endings": (("Report\n\n" + PLAIN).replace("\n", "\r"), "line 3"),
     "dashes": ("x,z,y\n---,---,---\n" + ROWS, "(1)"),
     "a console": (
         " x | z | y \n---+---+---\n" + ROWS.replace(",", " | ") + "(30 rows)\n",

@@ -118,7 +118,7 @@ def test_given_or_newest_test_rows_are_not_replaced_by_the_hash() -> None:
 
 FORMS = {
     "float32": (lambda f: f.astype({"a": np.float32, "b": np.float32}), set()),
-    "truths as texts": (lambda f: f.assign(ok=np.where(f["ok"], "true", "false")), set()),
+    "booleans as strings": (lambda f: f.assign(ok=np.where(f["ok"], "true", "false")), set()),
     "order": (lambda f: f[f.columns[::-1]].sample(frac=1, random_state=0), set()),
     "new column": (lambda f: f.assign(more=np.arange(len(f)) % 7), set()),
     "days with a clock": (lambda f: f.assign(day=f["day"] + " 00:00:00"), set()),
