@@ -230,19 +230,19 @@ def test_rungs_keep_rows_of_the_rarest_class_and_use_growing_held_out_parts() ->
 
 
 MANY = replace(FOLDS, n_rows=80_000)
-LOOK, GATHERED = 1 / 8, 8
+SHARE, GATHERED = 1 / 8, 8
 
 
 def gathered(optimizer: Racing, *looks: float) -> Racing:
     """Return eight configurations with these losses on a subset of the rows."""
     for loss in looks:
         query = ask(optimizer)
-        assert (query.subset, query.folds) == (LOOK, 1)
+        assert (query.subset, query.folds) == (SHARE, 1)
         tell(optimizer, loss, seconds=0.5)
     return optimizer
 
 
-def with_look_of_incumbent(*others: float, seconds: float = 1.0) -> Racing:
+def with_promoted_incumbent(*others: float, seconds: float = 1.0) -> Racing:
     """Return a race whose first configuration leads with 20 and has losses 10, 12 and 14."""
     optimizer = gathered(raced(MANY), 20.0, *[*others, *[90.0] * (GATHERED - 1)][: GATHERED - 1])
     best = optimizer.history[0].query.configuration
@@ -283,14 +283,14 @@ def test_best_configuration_waits_if_all_rows_would_exceed_the_time_left() -> No
 def test_evaluation_that_would_not_end_gets_fewer_rows_with_a_reason() -> None:
     optimizer = raced(MANY, one_algorithm(DEPTH))
     for _ in range(GATHERED - 1):
-        assert ask(optimizer).subset == LOOK
+        assert ask(optimizer).subset == SHARE
         tell(optimizer, 50.0, seconds=40.0)
     query = optimizer.ask(replace(TIMED, seconds_left=999.0))
-    assert query.subset < LOOK
+    assert query.subset < SHARE
     assert optimizer.costs.seconds(query) < 40.0
     assert "fewer rows" in optimizer.reason.text
     again = optimizer.ask(Budget(trial_seconds=1e-3))
-    assert again.subset == LOOK  # its asks repeat, whatever trials take
+    assert again.subset == SHARE  # its asks repeat, whatever trials take
 
 
 def unstarted(optimizer: Racing, limit_seconds: float) -> Trial:
@@ -332,7 +332,7 @@ def test_usual_subset_may_take_longer_after_a_smaller_subset() -> None:
     look = optimizer.ask(budget)
     unstarted(optimizer, limit_seconds=20.0)
     smaller = optimizer.ask(budget)
-    assert (smaller.configuration, smaller.subset < LOOK) == (look.configuration, True)
+    assert (smaller.configuration, smaller.subset < SHARE) == (look.configuration, True)
     tell(optimizer, 30.0, seconds=15.0)
     assert optimizer.costs.seconds(look) > optimizer.costs.allowed_seconds(look, budget)
     assert optimizer._would_end(0, budget)
@@ -345,7 +345,7 @@ def test_smaller_subset_leads_only_if_far_better_while_no_trial_is_full(smaller,
     first = tell(optimizer, 40.0)
     ask(optimizer)
     unstarted(optimizer, limit_seconds=20.0)
-    assert ask(optimizer).subset < LOOK
+    assert ask(optimizer).subset < SHARE
     assert optimizer.incumbent == first
     look = tell(optimizer, smaller)
     assert optimizer.incumbent == (look if leads else first)
@@ -362,8 +362,8 @@ def test_small_subset_never_leads_under_constraints() -> None:
 def test_subset_evaluations_fill_the_first_fifth_of_the_budget() -> None:
     optimizer = gathered(raced(MANY), 30.0, 20.0)
     best = optimizer.history[1].query.configuration
-    assert optimizer.ask(Budget(seconds_spent=19.0, seconds_left=81.0)).subset == LOOK
-    assert optimizer.ask(Budget(trials_spent=2, trials_left=2)).subset == LOOK
+    assert optimizer.ask(Budget(seconds_spent=19.0, seconds_left=81.0)).subset == SHARE
+    assert optimizer.ask(Budget(trials_spent=2, trials_left=2)).subset == SHARE
     assert optimizer.ask(Budget(seconds_spent=21.0, seconds_left=79.0)) == Query(best, folds=1)
     none_may_begin = gathered(raced(MANY), 30.0, 20.0).ask(Budget(trials_left=0))
     assert none_may_begin == Query(best, folds=1)
@@ -391,12 +391,12 @@ def goes_on(optimizer: Racing, loss: float) -> bool:
 
 
 def test_margin_is_the_fold_spread_and_later_the_error_of_subsets() -> None:
-    optimizer = with_look_of_incumbent()
+    optimizer = with_promoted_incumbent()
     assert not goes_on(optimizer, 24.1)
     tell(optimizer, 90.0)
     assert goes_on(optimizer, 23.9)
     # Three that looked 1 worse were 1, 1 and 4 worse: 3^2 / 3 under the root.
-    optimizer = with_look_of_incumbent(21.0, 21.0, 21.0)
+    optimizer = with_promoted_incumbent(21.0, 21.0, 21.0)
     for whole in ((11.0, 13.0, 15.0), (11.0, 13.0, 15.0), (14.0, 16.0, 18.0)):
         for losses in ((10.0,), whole):
             assert ask(optimizer).subset == 1
@@ -410,7 +410,7 @@ RUNGS = Objective(chance=50.0, n_rows=200_000, n_folds=1)
 FIRST, SECOND = 1 / 16, 1 / 4
 
 
-def looked_at(*losses: float, objective: Objective = RUNGS) -> Racing:
+def on_rung(*losses: float, objective: Objective = RUNGS) -> Racing:
     """Return configurations with these losses on the first of two rungs."""
     optimizer = raced(objective)
     for loss in losses:
@@ -421,7 +421,7 @@ def looked_at(*losses: float, objective: Objective = RUNGS) -> Racing:
 
 def test_only_configurations_near_the_best_get_more_rows_before_a_full_trial() -> None:
     """Three are promoted beside the best, and a gap of 70 persists on more rows."""
-    optimizer = looked_at(20.0, *[90.0] * (GATHERED - 1))
+    optimizer = on_rung(20.0, *[90.0] * (GATHERED - 1))
     short = Budget(seconds_spent=1000.0, seconds_left=12.0)
     asked = []
     for _ in range(24):
@@ -434,21 +434,21 @@ def test_only_configurations_near_the_best_get_more_rows_before_a_full_trial() -
 
 
 def test_half_of_the_seconds_go_to_first_rungs() -> None:
-    optimizer, spent = looked_at(*[20.0] * GATHERED), {True: 0.0, False: 0.0}
+    optimizer, spent = on_rung(*[20.0] * GATHERED), {True: 0.0, False: 0.0}
     for _ in range(60):
         query = optimizer.ask(Budget(seconds_spent=1e3, seconds_left=1e4))
         seconds = 16 * query.subset
         spent[query.subset == FIRST] += seconds
         tell(optimizer, 20.0, seconds=seconds)
     assert spent[True] == pytest.approx(spent[False], abs=16 + GATHERED)
-    without_time = looked_at(*[20.0] * GATHERED)
+    without_time = on_rung(*[20.0] * GATHERED)
     assert [ask(without_time).subset for _ in range(3)] == [SECOND] * 3
 
 
 def ran_further(*constraints: Constraint) -> Racing:
     """Promote four of eight configurations to four times the rows, and the best to all."""
     losses = [20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4)]
-    optimizer = looked_at(*losses, objective=replace(RUNGS, constraints=constraints))
+    optimizer = on_rung(*losses, objective=replace(RUNGS, constraints=constraints))
     short = Budget(seconds_spent=1000.0, seconds_left=12.0)
     losses = [15.0, 25.0, 25.0, 25.0]
     while losses:

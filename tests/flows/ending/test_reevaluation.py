@@ -86,7 +86,7 @@ class Workers:
 
 
 @dataclass
-class Looked:
+class Ended:
     """A study whose search has ended, and the result of its re-evaluation."""
 
     study: Study
@@ -121,15 +121,15 @@ class Looked:
 
 
 @pytest.fixture
-def new(tmp_path: Path) -> Iterator[Looked]:
+def new(tmp_path: Path) -> Iterator[Ended]:
     """A study without a trial."""
     context = replace(context_of(tmp_path), study=NAME)
     with entered(context, NAME, ensemble=SINGLE) as study:
-        yield Looked(study, context)
+        yield Ended(study, context)
 
 
 @pytest.fixture
-def looked(new) -> Looked:
+def ended(new) -> Ended:
     """A study of seven trials, with time for five finalists."""
     for loss in LOSSES:
         new.tell(loss)
@@ -137,17 +137,17 @@ def looked(new) -> Looked:
     return new  # type: ignore[no-any-return]
 
 
-def test_finalist_with_the_best_mean_over_both_splits_is_chosen(looked) -> None:
-    assert looked.chosen == 2
-    assert looked.again(15.0, 11.0, 20.0, 20.0, 2.9).numbers == RANKED
-    assert looked.chosen == Study(looked.study.store, NAME).incumbent.number == 1
-    assert "error 11.45 %, trial 2 12.5 %" in looked.heard.notes[1]
-    summary = read_study(looked.study.store, NAME).to_json()
+def test_finalist_with_the_best_mean_over_both_splits_is_chosen(ended) -> None:
+    assert ended.chosen == 2
+    assert ended.again(15.0, 11.0, 20.0, 20.0, 2.9).numbers == RANKED
+    assert ended.chosen == Study(ended.study.store, NAME).incumbent.number == 1
+    assert "error 11.45 %, trial 2 12.5 %" in ended.heard.notes[1]
+    summary = read_study(ended.study.store, NAME).to_json()
     assert summary["finalists"][0] == {"trial": 2, "loss": 10.0, "recheck_loss": 15.0}
-    assert looked.again().numbers == []  # they are known
-    assert looked.chosen == 1
-    looked.tell(9.0)
-    assert looked.chosen == len(LOSSES)
+    assert ended.again().numbers == []  # they are known
+    assert ended.chosen == 1
+    ended.tell(9.0)
+    assert ended.chosen == len(LOSSES)
 
 
 SLOW = TimeoutError("took long")
@@ -162,23 +162,23 @@ SLOW = TimeoutError("took long")
         ((15.0, 11.0, SLOW, 13.0, 20.0), 3, [2, 3, 5, 5, 6, 1]),  # of two at once, one is alone
     ],
 )
-def test_failing_finalist_is_not_chosen(looked, again, chosen, asked) -> None:
-    assert looked.again(*again).numbers == asked
-    assert looked.chosen == chosen
-    losses = [each.recheck_loss for each in looked.study.facts.finalists]
+def test_failing_finalist_is_not_chosen(ended, again, chosen, asked) -> None:
+    assert ended.again(*again).numbers == asked
+    assert ended.chosen == chosen
+    losses = [each.recheck_loss for each in ended.study.facts.finalists]
     assert losses == [None if loss is SLOW else loss for loss in again]
 
 
-def test_reevaluations_before_the_end_of_the_time_count(looked, monkeypatch) -> None:
+def test_reevaluations_before_the_end_of_the_time_count(ended, monkeypatch) -> None:
     seconds = iter([1.0, 1.0, 99.0, 60.5])
-    looked.plan(budget=60.0)
-    monkeypatch.setattr(looked.study, "seconds", lambda: next(seconds))
-    looked.again(15.0, 11.0, 1.0, 1.0, 1.0)
-    assert [each.trial for each in looked.study.facts.finalists] == [2, 3]
-    assert looked.chosen == 3
-    looked.forget()
-    assert looked.again(1.0).numbers == []
-    assert (looked.chosen, looked.study.facts.finalists) == (2, ())
+    ended.plan(budget=60.0)
+    monkeypatch.setattr(ended.study, "seconds", lambda: next(seconds))
+    ended.again(15.0, 11.0, 1.0, 1.0, 1.0)
+    assert [each.trial for each in ended.study.facts.finalists] == [2, 3]
+    assert ended.chosen == 3
+    ended.forget()
+    assert ended.again(1.0).numbers == []
+    assert (ended.chosen, ended.study.facts.finalists) == (2, ())
 
 
 def test_finalist_may_take_twice_its_first_seconds_if_above_the_limit(new) -> None:
@@ -193,38 +193,38 @@ def test_finalist_may_take_twice_its_first_seconds_if_above_the_limit(new) -> No
 
 
 def test_reevaluation_ends_without_a_second_split_and_fails_without_a_store(
-    looked, monkeypatch
+    ended, monkeypatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise BadInput("one way only")
 
     with monkeypatch.context() as patched:
         patched.setattr("prefect_tune.flows.ending.reevaluation.another_split", refuse)
-        assert looked.again(1.0).numbers == []
-    assert looked.chosen == 2
+        assert ended.again(1.0).numbers == []
+    assert ended.chosen == 2
     with pytest.raises(StoreLost):
-        looked.again(StoreLost("away"))
+        ended.again(StoreLost("away"))
 
 
 def test_finalists_use_other_folds_and_an_interrupt_loses_only_its_batch(
-    looked,
+    ended,
 ) -> None:
     def interrupt(n_asked: int) -> None:
         if n_asked > 2:  # the second batch has run
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        looked.again(after_batch=interrupt)
-    first = looked.study.facts.rechecks
-    workers = looked.again()
+        ended.again(after_batch=interrupt)
+    first = ended.study.facts.rechecks
+    workers = ended.again()
     assert workers.numbers == RANKED[2:]
-    assert looked.study.facts.rechecks[:2] == first
-    asked, store = workers.asked[0]["context"].problem, looked.study.store
-    folds = [load_split(store, digest).fold for digest in (looked.study.problem.split, asked.split)]
+    assert ended.study.facts.rechecks[:2] == first
+    asked, store = workers.asked[0]["context"].problem, ended.study.store
+    folds = [load_split(store, digest).fold for digest in (ended.study.problem.split, asked.split)]
     assert (folds[0] != folds[1]).any()
     assert ((folds[0] == TEST) == (folds[1] == TEST)).all()
-    assert replace(asked, split="") == replace(looked.study.problem, split="")
-    assert all(0 < each.recheck_loss < 60 for each in looked.study.facts.finalists)
+    assert replace(asked, split="") == replace(ended.study.problem, split="")
+    assert all(0 < each.recheck_loss < 60 for each in ended.study.facts.finalists)
     # Nothing of it outlives its study.
     assert not store.records.used_by(NAME, PREDICTIONS)
     [split] = store.records.used_by(NAME, "splits")
@@ -254,8 +254,8 @@ def test_reevaluation_takes_at_most_a_tenth_of_the_seconds(new) -> None:
         assert new.finalists(n_slots) == expected
 
 
-def test_finalists_are_reevaluated_only_if_the_study_ends_in_one_trial(looked) -> None:
-    declared = looked.study.optimizer.method
+def test_finalists_are_reevaluated_only_if_the_study_ends_in_one_trial(ended) -> None:
+    declared = ended.study.optimizer.method
     for of_method, rule, is_bound, expected in (
         (None, "single", False, True),
         (None, None, False, True),
@@ -265,18 +265,18 @@ def test_finalists_are_reevaluated_only_if_the_study_ends_in_one_trial(looked) -
         ("auto", "greedy", True, False),
         ("auto", "single", False, True),
     ):
-        looked.study.optimizer.method = replace(declared, ensemble=of_method)
+        ended.study.optimizer.method = replace(declared, ensemble=of_method)
         bounds = (SimpleNamespace(constraint=Constraint("x", 1.0)),) if is_bound else ()
-        looked.plan(ensemble=None if rule is None else EnsembleRule(rule), constraint=bounds)
-        assert bool(looked.finalists()) is expected, (of_method, rule, is_bound)
+        ended.plan(ensemble=None if rule is None else EnsembleRule(rule), constraint=bounds)
+        assert bool(ended.finalists()) is expected, (of_method, rule, is_bound)
 
 
 @pytest.mark.parametrize("rule", [None, SINGLE])
-def test_model_comes_from_the_chosen_trial(looked, rule) -> None:
-    looked.plan(ensemble=rule)
-    with looked.study.timed(), looked.study.searching():
-        looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
+def test_model_comes_from_the_chosen_trial(ended, rule) -> None:
+    ended.plan(ensemble=rule)
+    with ended.study.timed(), ended.study.searching():
+        ended.again(15.0, 11.0, 20.0, 20.0, 20.0)
     workers: Any = Here()
-    fit_final_model(looked.study, workers, looked.context, looked.heard)
-    assert looked.study.facts.model.members == (WeightedTrial(3, 1.0),)
-    assert read_study(looked.study.store, NAME).to_json()["incumbent"]["trial"] == 3
+    fit_final_model(ended.study, workers, ended.context, ended.heard)
+    assert ended.study.facts.model.members == (WeightedTrial(3, 1.0),)
+    assert read_study(ended.study.store, NAME).to_json()["incumbent"]["trial"] == 3

@@ -29,11 +29,11 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import TEST, load_split
 
 GIVEN = {"target": "target", "drop": ["patient"], "series": "n", "trials": 4, **QUICK}
-Night = Callable[..., SeriesStudy]
+Begin = Callable[..., SeriesStudy]
 
 
 @pytest.fixture
-def night(prepared) -> Night:
+def begin(prepared) -> Begin:
     """Prepare a run of the series `n` and release the series at once."""
 
     def prepare(data: str = "train.csv", **options: object) -> SeriesStudy:
@@ -89,15 +89,15 @@ def is_test(prepared: PreparedStudy) -> list[bool]:
     return (load_split(prepared.store, prepared.plan.problem.split).fold == TEST).tolist()
 
 
-def test_studies_are_numbered_as_data_grow(prepared, night) -> None:
-    first = ended(night())
+def test_studies_are_numbered_as_data_grow(prepared, begin) -> None:
+    first = ended(begin())
     assert action(first) == ("start", "n-1")
-    assert action(night()) == ("skip", "n-1")
+    assert action(begin()) == ("skip", "n-1")
     pd.read_csv("train.csv").to_parquet("later.parquet", index=False)
-    assert action(night("later.parquet")) == ("skip", "n-1")  # the same rows
+    assert action(begin("later.parquet")) == ("skip", "n-1")  # the same rows
     prepared("train.csv", **{**GIVEN, "series": None, "study": "n-2"})  # by hand
     grow()
-    second = ended(night())
+    second = ended(begin())
     assert action(second) == ("start", "n-3")
     assert last_run(second).changes == Changes(rows_added=20)
     assert [run.rows for run in series_of(second).runs] == [100, 120]
@@ -105,49 +105,49 @@ def test_studies_are_numbered_as_data_grow(prepared, night) -> None:
     assert 0 < sum(is_test(first)) < 50
     frame = pd.read_csv("train.csv")
     frame.assign(new=range(len(frame))).to_csv("train.csv", index=False)
-    third = ended(night())
+    third = ended(begin())
     assert is_test(third) == is_test(second)
     Ledger(third.store.database).delete_study(third.name)
     frame[:110].to_csv("train.csv", index=False)
-    fourth = ended(night())
+    fourth = ended(begin())
     assert action(fourth) == ("start", "n-5")
     assert last_run(fourth).changes == Changes(rows_removed=10)  # since the newest that is left
     with closing(LockedSeries(first.store, "n")) as locked:
         locked.delete()
-    assert action(night()) == ("start", "n-4")  # studies of a removed series keep their names
+    assert action(begin()) == ("start", "n-4")  # studies of a removed series keep their names
 
 
-def test_unchanged_study_is_resumed_if_its_budget_has_grown(night) -> None:
-    ended(night())
+def test_unchanged_study_is_resumed_if_its_budget_has_grown(begin) -> None:
+    ended(begin())
     for options in (
         {"trials": 3},
         {"trials": 5, "if_unchanged": "skip"},
         {"promotion": "always", "margin": 0.5, "workers": 1},
     ):
-        assert action(night(**options)) == ("skip", "n-1"), options
+        assert action(begin(**options)) == ("skip", "n-1"), options
     for options in ({"trials": 5}, {"trials": None, "budget": "5m"}):
-        again = ended(night(**options))
+        again = ended(begin(**options))
         assert action(again) == ("resume", "n-1")
         assert again.options.stop_rule.trials == options["trials"]
 
 
-def test_unchanged_study_is_resumed_if_failed_or_without_a_full_refit(night) -> None:
-    first = ended(night(), "failed")
-    assert action(night()) == ("resume", "n-1")
+def test_unchanged_study_is_resumed_if_failed_or_without_a_full_refit(begin) -> None:
+    first = ended(begin(), "failed")
+    assert action(begin()) == ("resume", "n-1")
     ended(first)
-    assert action(night()) == ("skip", "n-1")
+    assert action(begin()) == ("skip", "n-1")
     with Study.opened(first.store, "n-1") as study:
         study.record(replace(study.facts, model=ModelFacts(model_of_folds=True)))
-    assert action(night(if_unchanged="skip")) == ("skip", "n-1")
-    assert action(night()) == ("resume", "n-1")
+    assert action(begin(if_unchanged="skip")) == ("skip", "n-1")
+    assert action(begin()) == ("resume", "n-1")
 
 
-def test_other_options_start_another_study(night) -> None:
+def test_other_options_start_another_study(begin) -> None:
     own = f'{PRELUDE}\nspace = models(one("nb", GaussianNB, SMOOTHING), one("flat", GaussianNB))\n'
     Path("mine.py").write_text(own)
     given: dict[str, object] = {"space": "mine.py:space"}
-    ended(night(**given))
-    assert action(night(**given)) == ("skip", "n-1")
+    ended(begin(**given))
+    assert action(begin(**given)) == ("skip", "n-1")
     changes = (
         {"method": "tpe"},
         {"folds": 4},
@@ -156,21 +156,21 @@ def test_other_options_start_another_study(night) -> None:
     )
     for number, change in enumerate(changes, 2):
         given |= change
-        changed = night(**given)
+        changed = begin(**given)
         assert action(changed) == ("start", f"n-{number}")
-        assert action(ended(night(**given))) == ("resume", f"n-{number}")  # it had not ended
+        assert action(ended(begin(**given))) == ("resume", f"n-{number}")  # it had not ended
     Path("mine.py").write_text(own.replace("flat", "other"))
     grow()
-    other = night(**given)  # another version of the space
+    other = begin(**given)  # another version of the space
     assert action(other) == ("start", "n-6")
     assert other.notes[0].reason.startswith("--space changed; the data changed: +20 rows")
 
 
-def test_unfinished_study_continues_on_its_stored_copy(night) -> None:
-    first = night()
+def test_unfinished_study_continues_on_its_stored_copy(begin) -> None:
+    first = begin()
     grow()
     for state in ("new", "running", "interrupted"):
-        again = night()
+        again = begin()
         assert action(again) == ("resume", "n-1")
         assert again.plan.problem == first.plan.problem
         ended(again, state)
@@ -182,31 +182,31 @@ def test_unfinished_study_continues_on_its_stored_copy(night) -> None:
     )
     retried.release()
     assert action(retried) == ("resume", "n-1")
-    assert action(night()) == ("start", "n-2")
+    assert action(begin()) == ("start", "n-2")
 
 
-def test_study_and_its_run_are_entered_together(night, monkeypatch) -> None:
-    first = ended(night())
+def test_study_and_its_run_are_entered_together(begin, monkeypatch) -> None:
+    first = ended(begin())
     grow()
     with monkeypatch.context() as patched:  # as if the process was killed
         patched.setattr(SeriesTable, "write", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
-            night()
+            begin()
     assert Ledger(first.store.database).study_names() == ["n-1"]
     assert len(series_of(first).runs) == 1
-    assert action(night()) == ("start", "n-2")
+    assert action(begin()) == ("start", "n-2")
 
 
-def test_damaged_data_does_not_stop_the_series(night) -> None:
-    first = ended(night())
+def test_damaged_data_does_not_stop_the_series(begin) -> None:
+    first = ended(begin())
     make_champion(first)
     lose_data(first)
-    again = ended(night(trials=9))
+    again = ended(begin(trials=9))
     assert action(again) == ("resume", "n-1")
     assert again.store.records.is_whole(first.plan.problem.records[0])  # from the file
     lose_data(first)
     grow()
-    second = night(trials=9)
+    second = begin(trials=9)
     assert action(second) == ("start", "n-2")
     assert last_run(second).changes is None
 
@@ -216,11 +216,11 @@ def prior_of(prepared: PreparedStudy) -> dict | None:
     return next((event.body for event in events if event.kind == "prior"), None)
 
 
-def test_new_study_begins_with_the_best_trials_of_earlier_ones(night) -> None:
-    first = ended(night(), losses=(30.0, 10.0, 20.0))
+def test_new_study_begins_with_the_best_trials_of_earlier_ones(begin) -> None:
+    first = ended(begin(), losses=(30.0, 10.0, 20.0))
     assert prior_of(first) is None
     grow()
-    second = night()
+    second = begin()
     prior = prior_of(second)
     assert [(t["runs_ago"], t["loss"]) for t in prior["trials"]] == [
         (1, 10.0),
@@ -233,7 +233,7 @@ def test_new_study_begins_with_the_best_trials_of_earlier_ones(night) -> None:
     assert asked == prior["trials"][0]["configuration"]
     ended(second, losses=(12.0,))
     grow(150)
-    third = prior_of(night(start="none"))  # a given start replaces that of the prior
+    third = prior_of(begin(start="none"))  # a given start replaces that of the prior
     assert sorted((t["runs_ago"], t["loss"]) for t in third["trials"]) == [
         (1, 11.0), (1, 12.0), (2, 10.0), (2, 20.0), (2, 30.0),
     ]  # fmt: skip
@@ -242,10 +242,10 @@ def test_new_study_begins_with_the_best_trials_of_earlier_ones(night) -> None:
     assert (reused.studies, reused.observations) == (("n-2", "n-1"), 5)
 
 
-def test_study_with_a_prior_is_replayed(night) -> None:
-    ended(night(), losses=(30.0, 10.0, 20.0, 15.0))
+def test_study_with_a_prior_is_replayed(begin) -> None:
+    ended(begin(), losses=(30.0, 10.0, 20.0, 15.0))
     grow()
-    second = night(method="tpe", trials=8)
+    second = begin(method="tpe", trials=8)
     with Study.opened(second.store, second.name) as study:
         for loss in (11.0, 12.0, 13.0, 14.0, 15.0):
             tell(study, evaluation(loss))
@@ -259,19 +259,19 @@ def test_study_with_a_prior_is_replayed(night) -> None:
     assert decisions["repeated"] == 4
 
 
-def test_trials_outside_the_constraints_are_not_reused(night) -> None:
-    first = night()
+def test_trials_outside_the_constraints_are_not_reused(begin) -> None:
+    first = begin()
     with Study.opened(first.store, first.name) as study:
         for loss, latency in ((10.0, 90.0), (20.0, 30.0)):
             tell(study, replace(evaluation(loss), constraints={"latency_us": latency}))
     ended(first)
     grow()
-    prior = prior_of(night(constraint=["latency_us<=50"]))
+    prior = prior_of(begin(constraint=["latency_us<=50"]))
     assert [trial["loss"] for trial in prior["trials"]] == [20.0]
 
 
-def test_changed_question_is_refused(night) -> None:
-    ended(night(metric="auroc", positive="yes"))
+def test_changed_question_is_refused(begin) -> None:
+    ended(begin(metric="auroc", positive="yes"))
     for options in (
         {"metric": "error"},
         {"target": "colour"},
@@ -283,10 +283,10 @@ def test_changed_question_is_refused(night) -> None:
     ):
         option = next(iter(options)).replace("_", "-")
         with pytest.raises(BadInput, check=lambda e, option=option: e.option == option):
-            night(**options)
+            begin(**options)
     with pytest.raises(BadInput, match="kind"):
-        night("cohort:demo", target=None, drop=None, space=None, method=None)
-    again = night()  # an omitted option has the value of the series, which is not locked
+        begin("cohort:demo", target=None, drop=None, space=None, method=None)
+    again = begin()  # an omitted option has the value of the series, which is not locked
     assert action(again) == ("skip", "n-1")
     assert (again.plan.metric, again.options.positive) == ("auroc", "yes")
 
@@ -299,20 +299,20 @@ def test_event_folds_look_forward_in_all_studies_of_a_series_or_in_none() -> Non
         replace(known, looks_forward=False).completed("n", StudyOptions(gap=5.0))
 
 
-def test_data_without_columns_of_the_champion_is_refused(night) -> None:
-    make_champion(ended(night()))
+def test_data_without_columns_of_the_champion_is_refused(begin) -> None:
+    make_champion(ended(begin()))
     frame = pd.read_csv("train.csv")
     frame.drop(columns="colour").to_csv("train.csv", index=False)
     with pytest.raises(BadInput, match="colour"):
-        night()
+        begin()
 
 
-def test_two_concurrent_runs_of_a_series_are_refused(prepared, night) -> None:
+def test_two_concurrent_runs_of_a_series_are_refused(prepared, begin) -> None:
     running = prepared("train.csv", **GIVEN)
     with pytest.raises(SeriesBusy, match="'n'"):
-        night()
+        begin()
     running.release()
-    assert action(night()) == ("resume", "n-1")
+    assert action(begin()) == ("resume", "n-1")
 
 
 def test_options_of_series_require_a_series(prepared) -> None:
@@ -333,24 +333,24 @@ def n_words(prepared: PreparedStudy) -> dict[str, int]:
     return dict(load_dataset(prepared.store, prepared.plan.problem.dataset).texts)
 
 
-def test_hashed_words_of_a_text_column_stay_the_same_as_rows_grow(night, monkeypatch) -> None:
+def test_hashed_words_of_a_text_column_stay_the_same_as_rows_grow(begin, monkeypatch) -> None:
     """With many rows, a text column gets fewer hashed words, and each word is part of row ids."""
     monkeypatch.setattr(schema, "_HASHED_CELLS", 8_000)  # 53 words per text on 150 rows
     whole = texts(150, "note")
     whole[:110].to_csv("train.csv", index=False)
-    first = ended(night())
+    first = ended(begin())
     whole.to_csv("train.csv", index=False)
-    second = ended(night())
+    second = ended(begin())
     assert last_run(second).changes == Changes(rows_added=40)
     assert n_words(first)["note"] == n_words(second)["note"] == 8_000 // 110
     lose_data(second)
-    assert action(night(trials=9)) == ("resume", "n-2")  # the file is read as on that night
+    assert action(begin(trials=9)) == ("resume", "n-2")  # the file is read as on that begin
 
 
-def test_later_text_columns_share_the_remaining_words(night, monkeypatch) -> None:
+def test_later_text_columns_share_the_remaining_words(begin, monkeypatch) -> None:
     monkeypatch.setattr(schema, "_HASHED_CELLS", 8_000)
     whole = texts(150, "first", "second", "third")
-    nights = [
+    frames = [
         whole[:110].drop(columns=["first", "second", "third"]),
         whole[:110].drop(columns=["second", "third"]),
         whole,
@@ -358,29 +358,29 @@ def test_later_text_columns_share_the_remaining_words(night, monkeypatch) -> Non
         whole,
     ]
     words = []
-    for frame in nights:
+    for frame in frames:
         frame.to_csv("train.csv", index=False)
-        words.append(n_words(ended(night())))
+        words.append(n_words(ended(begin())))
     assert words[1]["first"] == 72
     assert words[2] == words[1] | {"second": 16, "third": 16}
-    assert words[4]["first"] == 72  # although it was away for a night
+    assert words[4]["first"] == 72  # although it was away for a begin
 
 
-def test_text_column_keeps_its_kind(night) -> None:
+def test_text_column_keeps_its_kind(begin) -> None:
     """With other rows, categories may resemble free texts, and vice versa."""
     few = [f"text {i % 90} of few" for i in range(150)]
     diverse = texts(150, "note")["note"]
     whole = texts(150)
     whole[:110].assign(note=few[:110], code=diverse[:110]).to_csv("train.csv", index=False)
-    first = ended(night())
+    first = ended(begin())
     whole.assign(note=diverse, code=few).to_csv("train.csv", index=False)
-    second = night()
+    second = begin()
     assert (n_words(first)["note"], n_words(first)["code"]) == (0, 128)
     assert n_words(second) == n_words(first)
 
 
-def test_event_on_changed_data_names_the_former_study(prepared, night, monkeypatch) -> None:
-    ended(night())
+def test_event_on_changed_data_names_the_former_study(prepared, begin, monkeypatch) -> None:
+    ended(begin())
     grow()
     sent = []
     monkeypatch.setattr(next_study, "send_event", lambda *_, **payload: sent.append(payload))
@@ -388,5 +388,5 @@ def test_event_on_changed_data_names_the_former_study(prepared, night, monkeypat
     send_changes(second)
     assert [(e["study"], e["former"], e["rows_added"]) for e in sent] == [("n-2", "n-1", 20)]
     second.release()
-    send_changes(night())  # it is resumed
+    send_changes(begin())  # it is resumed
     assert len(sent) == 1

@@ -48,7 +48,7 @@ def frame(n: int) -> pd.DataFrame:
     return pd.DataFrame(X, columns=list("abc")).assign(target=np.where(is_yes, "yes", "no"))[:n]
 
 
-class Nights:
+class Runs:
     """The runs of a series in a store."""
 
     def __init__(self, folder: Path, name: str = "daily") -> None:
@@ -56,7 +56,7 @@ class Nights:
         self.store = ArtifactStore(StoreAddress(str(folder / "store")))
         self.address = ("--store", self.store.address.url)
 
-    def night(self, n: int, **options: Any) -> str:
+    def run(self, n: int, **options: Any) -> str:
         """Run a study to its end, with a decision."""
         study = self.undecided(n, **options)
         self.decide(study)
@@ -108,23 +108,23 @@ class Nights:
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Nights:
-    return Nights(tmp_path)
+def fresh(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
+def series(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Four runs; later tests leave the champion unchanged."""
-    made = Nights(tmp_path_factory.mktemp("nights"), "nightly")
+    made = Runs(tmp_path_factory.mktemp("series"), "nightly")
     for n in (N_NOISE, 4_000, 4_300, 6_500):
-        made.night(n)
+        made.run(n)
     return made
 
 
-def test_first_model_becomes_the_champion_and_yields_to_a_better_model(nights: Nights) -> None:
-    assert nights.outcomes[:3] == ["first", "better", "too few rows"]
-    assert nights.outcomes[3] in {"better", "not better"}
-    first, second, third, fourth = nights.decisions
+def test_first_model_becomes_the_champion_and_yields_to_a_better_model(series: Runs) -> None:
+    assert series.outcomes[:3] == ["first", "better", "too few rows"]
+    assert series.outcomes[3] in {"better", "not better"}
+    first, second, third, fourth = series.decisions
     assert (first.promoted, second.promoted, third.promoted) == (True, True, False)
     assert second.champion == "nightly-1"
     assert second.compared["p"] <= second.compared["level"] < 0.02
@@ -138,19 +138,19 @@ def test_first_model_becomes_the_champion_and_yields_to_a_better_model(nights: N
     # of 4,000 rows, and 2,500 rows came after it.
     assert second.n_rows == pytest.approx(0.2 * 4_000, rel=0.2)
     assert fourth.n_rows == pytest.approx(0.2 * 2_500, rel=0.2)
-    assert set(nights.kept()) == {champion.record for champion in nights.state.champions}
+    assert set(series.kept()) == {champion.record for champion in series.state.champions}
 
 
-def test_predict_and_export_use_the_champion(nights: Nights, tmp_path: Path) -> None:
+def test_predict_and_export_use_the_champion(series: Runs, tmp_path: Path) -> None:
     cli, new, out = CommandLine(tmp_path), tmp_path / "new.csv", tmp_path / "out.parquet"
     frame(8_000)[-300:].drop(columns="target").to_csv(new, index=False)
-    said = cli.json("predict", "--series", "nightly", new, "--out", out, *nights.address)
-    champion = nights.state.champion.study
+    said = cli.json("predict", "--series", "nightly", new, "--out", out, *series.address)
+    champion = series.state.champion.study
     assert (said["study"], said["rows"]) == (champion, 300)
-    expected = predict(nights.store, champion, str(new), None)
+    expected = predict(series.store, champion, str(new), None)
     pd.testing.assert_frame_equal(pd.read_parquet(out), expected, check_dtype=False)
-    cli.json("export", "--series", "nightly", tmp_path / "model.pkl", *nights.address)
-    loaded = load_champion("nightly", nights.store.address.url)
+    cli.json("export", "--series", "nightly", tmp_path / "model.pkl", *series.address)
+    loaded = load_champion("nightly", series.store.address.url)
     assert loaded.name == champion
     for model in (pd.read_pickle(tmp_path / "model.pkl"), loaded.model()):
         assert np.array_equal(model.predict(pd.read_csv(new)), expected["prediction"])
@@ -161,15 +161,15 @@ def test_predict_and_export_use_the_champion(nights: Nights, tmp_path: Path) -> 
         ("export",),
         ("predict", "--series", "none", "new.csv"),
     ):
-        assert cli(*arguments, *nights.address).exit_code == 2, arguments
+        assert cli(*arguments, *series.address).exit_code == 2, arguments
 
 
-def test_champion_can_be_set_by_hand(fresh: Nights, tmp_path: Path, monkeypatch) -> None:
+def test_champion_can_be_set_by_hand(fresh: Runs, tmp_path: Path, monkeypatch) -> None:
     sent: list[dict[str, Any]] = []
     monkeypatch.setattr(champion, "send_event", lambda *_, **payload: sent.append(payload))
     cli = CommandLine(tmp_path)
-    fresh.night(N_NOISE)
-    fresh.night(2_000, promotion="never")
+    fresh.run(N_NOISE)
+    fresh.run(2_000, promotion="never")
     assert fresh.outcomes == ["first", "never"]
     assert fresh.decisions[1].compared is not None
     changed = cli.json("promote", "daily", *fresh.address)
@@ -197,13 +197,13 @@ def test_champion_can_be_set_by_hand(fresh: Nights, tmp_path: Path, monkeypatch)
     assert fresh.champions == ["daily-2", "daily-1"]
 
 
-def test_resumed_champion_stays_until_its_new_model_is_better(fresh: Nights) -> None:
-    fresh.night(1_500, trials=1, seed=1)
+def test_resumed_champion_stays_until_its_new_model_is_better(fresh: Runs) -> None:
+    fresh.run(1_500, trials=1, seed=1)
     first = fresh.record
     with closing(LockedSeries(fresh.store, "daily")):  # a study that a person resumed by its name
         fresh.decide("daily-1")
     assert "no decision" in fresh.heard.notes[-1]
-    assert fresh.night(1_500, trials=8, seed=1) == "daily-1"
+    assert fresh.run(1_500, trials=8, seed=1) == "daily-1"
     (decision,) = fresh.decisions
     assert decision.model != first  # the study has another model now
     is_promoted = decision.promoted
@@ -217,7 +217,7 @@ def test_resumed_champion_stays_until_its_new_model_is_better(fresh: Nights) -> 
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
-def test_killed_decision_is_made_exactly_once(fresh: Nights, monkeypatch, is_saved) -> None:
+def test_killed_decision_is_made_exactly_once(fresh: Runs, monkeypatch, is_saved) -> None:
     save = SeriesTable.save
 
     def killed(*arguments: Any, **options: Any) -> None:
@@ -225,7 +225,7 @@ def test_killed_decision_is_made_exactly_once(fresh: Nights, monkeypatch, is_sav
             save(*arguments, **options)
         raise KeyboardInterrupt
 
-    fresh.night(N_NOISE)
+    fresh.run(N_NOISE)
     study = fresh.undecided(4_000)
     with monkeypatch.context() as patched:
         patched.setattr(SeriesTable, "save", killed)
@@ -239,15 +239,15 @@ def test_killed_decision_is_made_exactly_once(fresh: Nights, monkeypatch, is_sav
     assert len(fresh.kept()) == 2
 
 
-def test_impossible_promotion_is_refused_by_name(fresh: Nights) -> None:
-    fresh.night(N_NOISE, promotion="never")
+def test_impossible_promotion_is_refused_by_name(fresh: Runs) -> None:
+    fresh.run(N_NOISE, promotion="never")
     with pytest.raises(BadInput, match="no champion"):
         champion_of(fresh.store, "daily")
-    fresh.night(N_NOISE + 100, promotion="always")
-    fresh.night(N_NOISE + 200, promotion="always")
+    fresh.run(N_NOISE + 100, promotion="always")
+    fresh.run(N_NOISE + 200, promotion="always")
     assert fresh.champions[:2] == ["daily-3", "daily-2"]
     assert fresh.state.n_tests == 0
-    other = Nights(fresh.folder, "other").night(900)
+    other = Runs(fresh.folder, "other").run(900)
     for names in (("nope",), ("daily", "nope"), ("daily", other)):
         with pytest.raises(UnknownName, match=names[-1]):
             promote_study(fresh.store, *names)

@@ -145,7 +145,7 @@ def joined(external: ExternalCluster, context: StudyContext) -> Iterator[tuple[W
             workers.close()
 
 
-def looked(pool: WorkerPool) -> int:
+def n_slots(pool: WorkerPool) -> int:
     """Return the slots after an update."""
     pool.workers.update(at_once=True)
     return pool.n_slots
@@ -163,13 +163,13 @@ def test_joining_workers_are_checked_and_unfit_workers_named_once(
 
     external.start_worker("--no-nanny", "--nthreads", "1")
     with joined(external, quick) as (pool, notes):
-        assert looked(pool) == 1
+        assert n_slots(pool) == 1
         external.start_worker("--nanny", "--nthreads", "2")
-        wait_for(lambda: looked(pool) == 3)
+        wait_for(lambda: n_slots(pool) == 3)
         external.start_worker("--no-nanny", PREFECT_TUNE_SIGNING_KEY="another")
-        wait_for(lambda: looked(pool) and any("signing key" in note for note in notes))
+        wait_for(lambda: n_slots(pool) and any("signing key" in note for note in notes))
         monkeypatch.setattr(WorkerCheck, "__call__", checked)
-        wait_for(lambda: looked(pool) == 3 and len(checks) >= 3)
+        wait_for(lambda: n_slots(pool) == 3 and len(checks) >= 3)
         for words in ("signing key", "joined; 2 workers in total"):
             assert len([note for note in notes if words in note]) == 1, notes
         used = {pool.address_of(pool.submit(os.getpid, {})) for _ in range(9)}
@@ -185,7 +185,7 @@ def test_tasks_of_a_dead_worker_are_returned_and_not_restarted_by_dask(
         tasks.submit("dies", noted_death, {"folder": tmp_path / "starts"})
         (ended,) = wait_for(lambda: list(tasks.collect(0.1)))
         assert (ended.state, ended.fault) == (None, "")
-        wait_for(lambda: looked(pool) == 1)  # its nanny has started another
+        wait_for(lambda: n_slots(pool) == 1)  # its nanny has started another
         assert len(list((tmp_path / "starts").iterdir())) == 1
         tasks.submit("has a result", os.getpid, {})
         (task,) = tasks
@@ -198,5 +198,5 @@ def test_tasks_of_a_dead_worker_are_returned_and_not_restarted_by_dask(
         monkeypatch.setattr(module, "_WAIT_SECONDS", 0.0)
         external.stop(external.processes[1:])
         with pytest.raises(NoWorkers, match="no worker"):
-            wait_for(lambda: looked(pool) < 0)
+            wait_for(lambda: n_slots(pool) < 0)
         assert "1 worker gone; 0 workers remaining" in notes
