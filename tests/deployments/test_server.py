@@ -76,7 +76,7 @@ def test_configured_server_is_used_unchanged(server, own_home) -> None:
         (".env", "OTHER=1\n", False),
     ],
 )
-def test_private_server_waits_only_for_files_that_may_name_a_server(
+def test_private_server_starts_early_unless_a_file_may_name_a_server(
     tmp_path, monkeypatch, file, text, may_be
 ) -> None:
     for name in ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH"):

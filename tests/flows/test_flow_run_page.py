@@ -58,7 +58,7 @@ def silent_server() -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("server")
-def test_page_has_the_lines_of_show_and_the_finished_share(
+def test_flow_run_page_has_the_lines_of_show_and_the_progress(
     study, heard, monkeypatch, file_regression
 ) -> None:
     monkeypatch.setattr(module, "_LEAST_SECONDS", 0.0)

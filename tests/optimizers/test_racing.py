@@ -111,7 +111,7 @@ def test_clearly_worse_configurations_stop_and_survivors_are_told_once() -> None
 
 
 @pytest.mark.parametrize(("loss", "leads"), [(16.5, False), (15.5, True)])
-def test_first_fold_better_than_every_fold_of_the_best_leads(loss, leads) -> None:
+def test_trial_leads_if_its_first_fold_beats_every_fold_of_the_best(loss, leads) -> None:
     """The best trial has 16, 20 and 24; no other trial has run all folds."""
     optimizer = with_incumbent()
     full = optimizer.incumbent

@@ -195,7 +195,7 @@ def in_bucket(proxy, tmp_path) -> Iterator[ArtifactStore]:  # noqa: ARG001
     ("fault", "kind"),
     [("cut", "outage"), ("away", "outage"), ("errors", "artifacts"), ("undeletable", "artifacts")],
 )
-def test_faulty_bucket_is_waited_for_or_refused_work_is_skipped(
+def test_faulty_bucket_is_waited_for_and_refused_requests_skipped(
     proxy, in_bucket, fault, kind
 ) -> None:
     store, heard = in_bucket, []

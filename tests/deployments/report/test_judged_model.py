@@ -97,7 +97,7 @@ def test_effects_are_taken_from_the_heaviest_ensemble_member(study) -> None:
     assert "A: recency" in {c.column for of in report.effects.codes for c in of.columns}
 
 
-def test_missing_quality_is_a_reason_and_the_other_sections_stay(study) -> None:
+def test_missing_quality_section_shows_a_reason(study) -> None:
     without = model_report(study.store, "test", study.plan)
     assert (without.auroc, without.effects, without.problem) == (None, None, "")
     assert "B" in {of.code for of in without.coverage}

@@ -117,7 +117,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int
     return decide
 
 
-def test_study_ends_in_its_best_trial_by_default(ending, choose) -> None:
+def test_final_model_is_the_best_trial_by_default(ending, choose) -> None:
     asked = choose("greedy", t2=0.5, t0=0.5)
     summary = ending.end()
     assert summary["ensemble"] is None

@@ -79,7 +79,7 @@ def test_unresponsive_server_delays_nothing_and_is_reported_once() -> None:
     assert ["nobody is there" in note for note in pace.observer.notes] == [True]
 
 
-def test_end_waits_as_long_as_the_server_makes_progress(monkeypatch) -> None:
+def test_flow_end_waits_while_the_server_makes_progress(monkeypatch) -> None:
     clock, pace = [0.0], Counted()
 
     def sleep(seconds: float) -> None:

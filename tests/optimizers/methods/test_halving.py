@@ -182,7 +182,7 @@ def test_round_of_hyperband_matches_the_table() -> None:
 
 
 @pytest.mark.parametrize(("n", "kept"), [(1, 1), (2, 1), (5, 1), (6, 2), (8, 2), (9, 3), (11, 3)])
-def test_one_in_eta_is_promoted_rounded_down_with_at_least_one(n: int, kept: int) -> None:
+def test_one_in_eta_runs_is_promoted_and_at_least_one_run(n: int, kept: int) -> None:
     study = Study((n, 0))
     study.begin([float(i) for i in range(n)])
     assert study.promoted() == list(range(kept))

@@ -113,7 +113,7 @@ def test_local_search_starts_at_the_best_observed() -> None:
     assert sum(not kept.isdisjoint(c["step0"].values) for c in asked) >= 2
 
 
-def test_prior_is_drawn_from_at_the_given_share_and_until_enough_trials_ended() -> None:
+def test_configurations_are_drawn_from_the_prior_at_the_given_share() -> None:
     history, space = valley(3, 0.3), counted_space((1,), 2)
 
     def is_from_the_prior(seed: int, **options: Any) -> bool:

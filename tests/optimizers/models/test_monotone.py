@@ -204,7 +204,7 @@ def test_truncation_at_two_sites_matches_worked_values() -> None:
     assert S[0, 1] == pytest.approx(0.098637, rel=1e-4)
 
 
-def test_truncation_ratio_is_accurate_and_continuous_far_down() -> None:
+def test_truncation_ratio_is_accurate_and_continuous_in_the_far_tail() -> None:
     """The second value would cancel if computed as a difference."""
     worked = {
         0.0: (0.7978846, 0.3633802),

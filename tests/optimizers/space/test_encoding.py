@@ -74,7 +74,7 @@ def one_to(n: int, *, log: bool = False) -> Grid:
 
 
 @given(n=st.integers(2, 60), log=st.booleans(), u=st.floats(0, 1))
-def test_unit_means_the_same_value_in_the_grid_and_in_the_space(n, log, u) -> None:
+def test_unit_position_means_the_same_value_in_grid_and_space(n, log, u) -> None:
     grid = one_to(n, log=log)
     if np.abs(grid.borders - u).min() > 1e-12:
         assert int(grid.index(u)) == from_unit(Integer("k", (1, n), log=log), u) - 1

@@ -444,7 +444,7 @@ def test_splits_of_meds_decide_the_test_rows(tmp_path) -> None:
         read(folder, labels="labels/task", test=paths[1])
 
 
-def test_splits_without_training_rows_are_refused_and_without_test_rows_kept(tmp_path) -> None:
+def test_splits_need_training_rows_but_no_test_rows(tmp_path) -> None:
     with pytest.raises(BadInput, match="--splits ignore"):
         read(with_splits(tmp_path / "a", held_out=range(100, 200)), labels="labels/task")
     untested = read(with_splits(tmp_path / "b", train=range(100, 200)), labels="labels/task")

@@ -137,7 +137,7 @@ def test_undefined_comparison_is_an_error() -> None:
         compared("auroc", one, one, np.arange(200) % 2, np.zeros(200, dtype=np.int64))
 
 
-def test_levels_of_all_runs_sum_to_the_level() -> None:
+def test_significance_levels_of_all_runs_sum_to_the_level() -> None:
     levels = [*islice(map(level_of, count(1)), 100_000)]
     rest = LEVEL * 2 / np.sqrt(100_000.5) / 2.6124  # of the nights after, by an integral
     assert sum(levels) + rest == pytest.approx(LEVEL, rel=1e-6)
@@ -155,7 +155,7 @@ def judged(y: NDArray, score: NDArray, metric: str) -> Usefulness:
 
 
 @pytest.mark.slow
-def test_chance_is_rarely_called_useful_and_skill_always() -> None:
+def test_random_models_are_rarely_called_useful_and_good_models_always() -> None:
     rng, n = np.random.default_rng(0), 200
     y = (np.arange(n) < 20).astype(np.int32)
     scores = [np.full(n, 0.1) + 0.01 * rng.uniform(size=n) for _ in range(60)]

@@ -154,7 +154,7 @@ def test_improvement_searches_near_the_best_and_entropy_search_spreads_out():
 
 
 @pytest.mark.slow
-def test_two_tasks_are_the_requested_share_and_all_rows() -> None:
+def test_two_task_search_uses_the_requested_share_and_all_rows() -> None:
     optimizer = make_optimizer("mtbo", cube(), 0, ROWS, {"share": 0.125})
     queries = ask_and_tell(optimizer, Twin(), 14)
     assert {q.subset for q in queries[:5]} == {0.125}

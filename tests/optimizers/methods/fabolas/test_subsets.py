@@ -50,7 +50,7 @@ def test_small_data_gets_no_subsets(n_rows, n_rarest, why) -> None:
 
 
 @given(n_rows=st.integers(1, 10_000_000), n_classes=st.integers(0, 300), rare=st.floats(0, 1))
-def test_shares_of_any_data_halve_and_keep_enough_rows(n_rows, n_classes, rare) -> None:
+def test_shares_of_rows_halve_down_to_enough_rows(n_rows, n_classes, rare) -> None:
     rarest = max(1, int(rare * n_rows / max(n_classes, 1)))
     sizes = Sizes.of(Objective(n_rows=n_rows, n_classes=n_classes, n_rarest=rarest))
     assert [2**-k for k in reversed(range(len(sizes.shares)))] == list(sizes.shares)

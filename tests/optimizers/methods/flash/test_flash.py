@@ -184,7 +184,7 @@ def test_aggregation_is_found_for_the_model_family_that_needs_it(method, family,
     assert optimizer.incumbent.loss < 17
 
 
-def test_first_runs_use_the_best_values_for_the_family_and_values_stay_open() -> None:
+def test_first_runs_use_the_best_shared_values_of_the_model_family() -> None:
     optimizer = Flash(events_space(), 0, Objective())
     loss_of = planted("average", "trees")
     ask_and_tell(optimizer, loss_of, 8, 100)
@@ -309,7 +309,7 @@ def test_failures_count_as_the_bound_or_the_worst_loss() -> None:
         assert log_ei == pytest.approx(expected)
 
 
-def test_many_runs_are_divided_by_the_logarithm_of_uncached_seconds() -> None:
+def test_improvement_of_many_runs_is_divided_by_log_uncached_seconds() -> None:
     seconds = {"step0.a0": 9.0, "step0.a1": 9.0, "step1.a1": 9.0}
     history = run_steps(defaults_of(counted_space((2, 2))), seconds)
     many = log_eips(history, (2, 2), is_next_run=False)
