@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -50,6 +51,14 @@ def many_categories(n: int = 200_000, n_categories: int = 100_000) -> pd.DataFra
     return pd.concat([_frame(X).assign(**texts), _yes_or_no(score)], axis=1)
 
 
+def many_rows(n: int) -> pd.DataFrame:
+    """Return ten numbers and a category, and classes that depend on them; studied on request."""
+    rng = np.random.default_rng(0)
+    X, category = rng.normal(size=(n, 10)), rng.integers(0, 20, n)
+    score = X[:, 0] * X[:, 1] + X[:, 2] + rng.normal(size=20)[category] + rng.normal(size=n)
+    return pd.concat([_frame(X), _yes_or_no(score)], axis=1).assign(c=[f"c{v}" for v in category])
+
+
 def _frame(X: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
 
@@ -59,8 +68,10 @@ def _yes_or_no(score: np.ndarray) -> pd.Series:
 
 
 TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
-    "classes": many_classes, "columns": many_columns, "categories": many_categories
+    "classes": many_classes, "columns": many_columns, "categories": many_categories,
+    **{f"{n}_rows": partial(many_rows, n) for n in (10_000, 100_000, 1_000_000)},
 }  # fmt: skip
+ALWAYS = ["classes", "columns", "categories"]
 
 
 def study(name: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
@@ -81,6 +92,7 @@ def study(name: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
         "code": done.returncode,
         "seconds": round(seconds, 1),
         "trials": summary.get("n_trials"),
+        "configurations": summary.get("n_begun"),
         "test loss": summary.get("test_loss"),
         "longest line": max(map(len, (done.stdout + done.stderr).splitlines()), default=0),
     }
@@ -90,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--budget", default="60s")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", nargs="*", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--only", nargs="*", choices=TABLES, default=ALWAYS)
     given = parser.parse_args()
     print(describe())
     with tempfile.TemporaryDirectory() as folder:

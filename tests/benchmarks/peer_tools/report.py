@@ -75,6 +75,12 @@ def report(rows: pd.DataFrame) -> None:
             if (model, other) != ("answer", tool):
                 found, error, n = ratio(of_model[of_model["tool"] == tool], answers[other])
                 print(f"{tool} {model} / {other}: {found:.3f} (s.e. {error:.3f}, {n} tables)")
+    first = answers[tools[0]]
+    for stage, at_stage in rows[rows["model"] == "answer"].groupby("stage"):
+        found, error, n = ratio(at_stage[at_stage["tool"] == tools[0]], first)
+        print(
+            f"{tools[0]} after {stage:g} s / at the end: {found:.3f} (s.e. {error:.3f}, {n} tables)"
+        )
 
 
 def parts(rows: pd.DataFrame) -> None:
