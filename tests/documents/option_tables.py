@@ -8,6 +8,7 @@ rewrites the tables; a test reports outdated ones.
 import re
 from pathlib import Path
 
+from documents.sample_output import RESULTS, with_output
 from source_tree import ROOT
 
 from prefect_tune.deployments.cli.completing import method_options, option_text, values_text
@@ -48,3 +49,4 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     for path in sorted(PAGES.glob("*.md")):
         write(path)
+    RESULTS.write_text(with_output(RESULTS.read_text()))

@@ -23,7 +23,7 @@ RUN_ELSEWHERE = {
     "pip install .": "project/test_distribution.py",
     "prefect-tune run cohort:demo": "test_demo.py",
     "uvx --from dist/*.whl prefect-tune run cohort:demo --trials 2": "project/test_distribution.py",
-    'pip install "prefect-tune[cluster]"': "the lock file has it, and tests/storage uses it",
+    'pip install ".[cluster]"': "the lock file has it, and tests/storage uses it",
     "prefect-tune serve": "deployments/test_serve.py",
     "prefect deployment run tune/healthcare --param trials=40 --watch": "deployments/test_serve.py",
     "prefect worker start --pool local": "deployments/test_work_pool.py",

@@ -68,7 +68,7 @@ def test_map_in_contributing_names_existing_files_and_folders() -> None:
 def test_options_of_methods_match_their_declarations() -> None:
     """`tests/documents/option_tables.py` rewrites the tables."""
     written = {m: table for page in PAGES.glob("*.md") for m, table in tables(page).items()}
-    assert written == {m: option_table(m) for m in METHODS if m != "random"}
+    assert written == {m: option_table(m) for m in METHODS if (PAGES / f"{m}.md").exists()}
 
 
 def test_overview_matches_the_declarations_of_methods() -> None:
