@@ -17,6 +17,7 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.final.export import (
+    checked_pickle,
     estimator_classes,
     is_ours,
     plain,
@@ -140,14 +141,15 @@ def export(
         if len(read_back) == len(expected) and all(map(np.array_equal, expected, read_back)):
             known, imported = packages_distributions(), {*file.packages, "pandas"}
             needed = sorted(names[0] for one in imported if (names := known.get(one)))
+            packages = {name: version(name) for name in needed}
             return Exported(
                 study=study,
                 metric=problem.metric,
                 about=about,
                 format=file_format,
-                data=file.data,
+                data=checked_pickle(file, packages) if file_format == "pickle" else file.data,
                 model=file.model,
-                packages={name: version(name) for name in needed},
+                packages=packages,
                 own_classes=tuple(
                     kind.__name__
                     for kind in estimator_classes(candidate)

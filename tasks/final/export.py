@@ -5,8 +5,9 @@ from their parents only in cases in which the parent would fail or select nothin
 occurred, the parent predicts the same to the last bit, and its clone learns the same.
 
 `portable` pickles a model with our remaining code and the user's by value, as bytecode for this
-version of Python. Reading a `skops_file` runs no code, but types that skops does not know must be
-installed where the file is read and trusted by the reader.
+version of Python. A `checked_pickle` compares versions before the model is read. Reading a
+`skops_file` runs no code, but types that skops does not know must be installed where the file is
+read and trusted by the reader.
 
 The unfitted pipeline of a trial is built, and printed as Python code, as for the final model if the
 trial is part of it, else as for the first fold: steps depend on the data that reaches them.
@@ -166,6 +167,30 @@ def portable(model: Any) -> ModelFile:
     reader = _Reader(data)
     read = reader.load()
     return ModelFile(data, read, tuple(sorted(reader.packages - sys.stdlib_module_names)))
+
+
+_VERSIONS = """
+import sys, warnings
+from importlib.metadata import distributions
+if {file.carries_code} and sys.version_info[:2] != {python}:
+    raise ImportError("this file needs Python %d.%d; export the model with yours" % {python})
+found = [(d.name, d.version, v) for n, v in {packages}.items() for d in distributions(name=n)]
+changed = [f"{{name}} {{here}} instead of {{then}}" for name, here, then in found if here != then]
+if changed:
+    warnings.warn("this model may predict differently with " + ", ".join(changed))
+"""
+"""Program in plain text, which every version of Python reads."""
+
+
+def checked_pickle(file: ModelFile, packages: Mapping[str, str]) -> bytes:
+    """Return a model's pickle that compares versions on loading, before the model is read.
+
+    Loading raises ImportError in another minor version of Python if the pickle carries code, and
+    warns about other versions of the `packages`.
+    """
+    program = _VERSIONS.format(file=file, python=sys.version_info[:2], packages=packages).encode()
+    call = b"cbuiltins\nexec\nX" + len(program).to_bytes(4, "little") + program + b"}\x86R0"
+    return file.data[:2] + call + file.data[2:]  # the pickle's protocol comes first
 
 
 def _cached(function: Callable[[Any], Any], name: str) -> cached_property[Any]:

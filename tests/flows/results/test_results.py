@@ -1,6 +1,8 @@
 """Results of a study in Python: trials as tables, one trial explained, the model."""
 
 import json
+import pickle
+import sys
 from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
@@ -191,6 +193,19 @@ def test_exported_model_predicts_like_the_stored_model(ended, file_format) -> No
     assert found.rows_checked == 30
     assert ("prefect-tune" in found.packages) == (file_format == "skops")
     assert bool(found.trusted) == (file_format == "skops")
+
+
+def test_exported_pickle_compares_versions_on_loading(ended, monkeypatch) -> None:
+    data = export(ended.store, "s", "pickle").data
+    assert pickle.loads(data).classes_.tolist() == ["no", "yes"]
+    other = data.replace(
+        f"'numpy': '{np.__version__}'".encode(), f"'numpy': '{np.__version__[:-1]}?'".encode()
+    )
+    with pytest.warns(UserWarning, match="numpy .* instead of"):
+        pickle.loads(other)
+    monkeypatch.setattr(sys, "version_info", (2, 7))
+    with pytest.raises(ImportError, match="needs Python 3"):
+        pickle.loads(data)
 
 
 def test_model_with_other_predictions_is_not_exported(ended, monkeypatch) -> None:
