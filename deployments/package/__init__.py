@@ -54,6 +54,8 @@ if not _has_home and "PREFECT_TUNE_HOME" in os.environ:
     # Prefect cannot be imported without a home folder, and warns of one that it cannot write.
     os.environ["HOME"] = os.path.abspath(os.environ["PREFECT_TUNE_HOME"])  # noqa: PTH100 - as above
 
+os.environ.setdefault("DO_NOT_TRACK", "1")  # or Prefect reports its first import to its makers
+
 __version__: str
 
 if not TYPE_CHECKING:  # a type checker reads the imports above and reports unknown names

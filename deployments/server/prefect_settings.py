@@ -39,7 +39,6 @@ QUIET_CONSOLE: Mapping[str, str] = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # or each event of an outage is printed
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
-    "DO_NOT_TRACK": "1",
 }
 """Environment of the command line, read when Prefect is first imported."""
 

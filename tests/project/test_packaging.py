@@ -1,13 +1,16 @@
 """The package: folders, public names, and the cost of importing it."""
 
+import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from source_tree import ROOMS, ROOT, listed_files
 
 import prefect_tune
+from prefect_tune.deployments.server.prefect_settings import server_environment
 
 
 def test_every_package_is_listed_and_typed() -> None:
@@ -43,6 +46,18 @@ def test_package_and_help_import_nothing_heavy() -> None:
     )
     printed = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert printed.endswith("[]\n")
+
+
+@pytest.mark.tools
+def test_neither_client_nor_private_server_of_prefect_reports_usage() -> None:
+    program = (
+        "import prefect_tune\n"
+        "from prefect._internal.analytics import is_telemetry_enabled\n"
+        "print(is_telemetry_enabled())"
+    )
+    own = {k: v for k, v in os.environ.items() if k not in ("DO_NOT_TRACK", "CI")}
+    assert subprocess.check_output([sys.executable, "-c", program], env=own) == b"False\n"
+    assert server_environment(Path())["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
 
 
 def test_public_names_exist_and_others_are_attribute_errors() -> None:
