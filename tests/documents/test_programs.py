@@ -15,12 +15,14 @@ from processes import environment
 def test_programs_run_as_written(position, server, tmp_path) -> None:
     write_inputs(tmp_path)
     program = programs()[position]
-    if "load_study(" in program:
-        came = CommandLine(tmp_path / "home")(
+    if "load_study(" in program or "model.pkl" in program:
+        prefect_tune = CommandLine(tmp_path / "home")
+        came = prefect_tune(
             "run", tmp_path / "patients.csv", "--target", "responder", "--drop", "patient",
             "--study", "responders", "--space", "small", "--trials", 1, "--workers", 1, "--quiet",
         )  # fmt: skip
         assert came.exit_code == 0, came.output
+        assert prefect_tune("export", "responders", tmp_path / "model.pkl").exit_code == 0
     (tmp_path / "program.py").write_text(program)
     subprocess.run(
         [sys.executable, "program.py"],
