@@ -433,6 +433,7 @@ def test_multiplier_grows_each_iteration_while_a_bound_is_exceeded() -> None:
     assert pulls == sorted(pulls)
     # The quantity is twice its bound, and a hundredth is kept as a margin: 10 (2 - 0.99) each time.
     steps = np.diff([0.0, *dict.fromkeys(pulls)])
+    assert len(steps) > 3
     assert steps[steps > 0] == pytest.approx(10.1)
 
 
