@@ -174,12 +174,15 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 class UnknownName(ValueError):  # noqa: N818 - the name states the problem, as KeyError does
-    """A name is unknown. The message suggests the most similar name and lists the known names."""
+    """A name is unknown. The message suggests a name and lists the known names.
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    The suggestion is `guess` or, without it, the most similar name.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], guess: str = "") -> None:
         self.kind, self.name, self.known = kind, name, tuple(known)
-        guess = nearest(name, self.known)
-        hint = f" Did you mean {guess!r}?" if guess else ""
+        likely = guess or nearest(name, self.known)
+        hint = f" Did you mean {likely!r}?" if likely else ""
         shown = ", ".join(self.known[:30]) or "none"
         more = f" and {len(self.known) - 30} more" if len(self.known) > 30 else ""
         super().__init__(f"unknown {kind} {name!r}.{hint} Known: {shown}{more}.")

@@ -99,6 +99,7 @@ class Method:
             `auto` for an ensemble or the best trial, whichever is better on held-out rows (without
             constraints only); None for the trial that the method chooses.
         render_decisions: Function that returns the method's decisions as lines of text.
+        synonyms: Names by which users of other tools may look for the method.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Method:
     compared_by_default: bool = True
     ensemble: Literal["agnostic", "auto"] | None = None
     render_decisions: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
+    synonyms: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):

@@ -220,6 +220,9 @@ def register(method: Method) -> None:
 
 def method_named(name: str) -> Method:
     """Return the method of a name, or raise UnknownName if the name is unknown or unusable."""
+    if name not in METHODS:
+        synonyms = {other: m.name for m in METHODS.without_plugins() for other in m.synonyms}
+        raise UnknownName(METHODS.kind, name, METHODS, synonyms.get(name.lower(), ""))
     return METHODS.named(name)
 
 

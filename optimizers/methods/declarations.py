@@ -158,6 +158,7 @@ TPE = Method(
     purpose="densities of good and bad choices and values (Optuna's sampler); for many short "
     "trials, because proposals are cheap",
     implementation="prefect_tune.optimizers.methods.tpe:Tpe",
+    synonyms=("optuna", "hyperopt"),
     is_raced=True,
     ensemble="auto",
     options=StartOptions,
