@@ -28,10 +28,8 @@ def reported_errors() -> Iterator[None]:
         if interrupt := interrupt_behind(error):  # an outage may have hindered its handling
             echo("interrupted", err=True)
             sys.exit(getattr(interrupt, "exit_code", 130))
-        from prefect_tune.tasks.objective.predictions import InvalidPredictions
-
         is_ours = type(error).__module__.startswith("prefect_tune.")
-        if is_ours and isinstance(error, RuntimeError | InvalidPredictions):
+        if is_ours and (isinstance(error, RuntimeError) or getattr(error, "exit_code", 2) == 1):
             echo(f"Failed: {error}", err=True)
             sys.exit(1)
         is_name = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG

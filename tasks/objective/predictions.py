@@ -35,6 +35,8 @@ _ROUNDING = 1e-4
 class InvalidPredictions(ValueError):  # noqa: N818 - reads as the reason of a failed trial
     """A model returned something that cannot be its predictions for the given rows."""
 
+    exit_code = 1  # of a command: a failure, not a mistake of the user
+
 
 @dataclass(frozen=True)
 class Predictions:
