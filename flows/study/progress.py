@@ -149,12 +149,12 @@ class Progress:
         return " · ".join(parts)
 
     def trial_line(self, trial: Trial) -> str:
-        """Return the outcome of a trial in one line."""
-        path = " > ".join(trial.query.configuration.path) + bracketed(self.part(trial))
+        """Return the outcome of a trial in one short line, with its model."""
+        model = trial.query.configuration.path[-1] + bracketed(self.part(trial))
         if trial.failure is not None:
-            return f"trial {trial.number:>3}  failed  {failure_text(trial.failure)}  {path}"
+            return f"trial {trial.number:>3}  failed  {failure_text(trial.failure)}  {model}"
         cost = format_seconds(trial.cost_seconds)
-        return f"trial {trial.number:>3}  {self.losses.of(trial.loss):<8} {cost:>6}  {path}"
+        return f"trial {trial.number:>3}  {self.losses.of(trial.loss):<8} {cost:>6}  {model}"
 
 
 class Observer(Protocol):
