@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def artifacts() -> None:
-    """Inspect the store: the artifacts of each step, and their origin."""
+    """Inspect, verify and prune the cached steps of a store."""
 
 
 @artifacts.command("ls")

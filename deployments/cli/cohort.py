@@ -18,10 +18,11 @@ from prefect_tune.deployments.cli.output import atomic_output_folder, emit
 )
 @printing
 def cohort(name: str, *, out: str) -> None:
-    """Write the synthetic cohort NAME to FOLDER as MEDS data, and its planted signal to truth.json.
+    """Write the synthetic cohort NAME to FOLDER as MEDS data.
 
-    NAME is demo or paper, optionally with options, such as demo?family=sum&seed=3. `run` takes a
-    cohort as DATA with the prefix cohort:, such as cohort:demo.
+    The planted signal is in truth.json. NAME is demo or paper, optionally with options, such as
+    demo?family=sum&seed=3. `run` takes a cohort as DATA with the prefix cohort:, such as
+    cohort:demo.
 
     \b
     prefect-tune cohort demo --out meds

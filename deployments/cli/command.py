@@ -4,6 +4,7 @@ With `--json`, standard output holds only the result; progress and notes go to s
 """
 
 import sys
+from itertools import chain
 
 import click
 
@@ -20,25 +21,41 @@ from prefect_tune.deployments.cli.study import report, show, study, trials
 from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.flows.options.store_location import home
 
-_COMMANDS = (
-    run, show, report, trials, retry, artifacts, compare, standings, study, series, promote,
-    rollback, predict, export, spaces, methods, cohort, serve, completion,
-)  # fmt: skip
+_BY_TASK = {
+    "Start": (run, retry, compare),
+    "Look at results": (show, report, trials, standings),
+    "Use the model": (predict, export),
+    "Repeat as data change": (series, promote, rollback, serve),
+    "Choose a method, a space or an example": (methods, spaces, cohort),
+    "Tidy up and set up": (study, artifacts, completion),
+}
+
+
+class Program(Commands):
+    """Commands that the help lists by task."""
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command's help."""
+        for task, commands in _BY_TASK.items():
+            with formatter.section(task):
+                formatter.write_dl([(f"{c.name:10}", c.get_short_help_str(99)) for c in commands])
 
 
 @click.group(
-    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(package_name="prefect-tune")
 def main() -> None:
-    """Tune whole data-analytic pipelines on Prefect: algorithms and hyperparameters.
+    """Find the best pipeline for a table or patient events: AutoML on Prefect.
 
-    Start with `prefect-tune run cohort:demo`, then `prefect-tune run table.csv --target COLUMN`.
-    """
+    \b
+    Start with    prefect-tune run cohort:demo
+    then with     prefect-tune run table.csv --target COLUMN
+    """  # noqa: D301 - click reads the backspace
     set_defaults(QUIET_CONSOLE)
     sys.excepthook = print_traceback
     home()  # Prefect needs a home folder, too
 
 
-for _command in _COMMANDS:
+for _command in chain(*_BY_TASK.values()):
     main.add_command(_command)

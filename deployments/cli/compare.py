@@ -9,11 +9,12 @@ from prefect_tune.deployments.cli.completing import complete_files
 from prefect_tune.deployments.cli.errors import reported_errors
 from prefect_tune.deployments.cli.flow_run import quick_imports, run_flow
 from prefect_tune.deployments.cli.options import (
+    HELP_ALL,
     JSON,
     KEEP_SERVER,
     QUIET,
     add_options,
-    check_data,
+    check_named,
     grouped_by,
 )
 from prefect_tune.deployments.cli.output import print_json, write_page
@@ -41,6 +42,7 @@ _REPORT = click.option(
 @JSON
 @QUIET
 @KEEP_SERVER
+@HELP_ALL
 def compare(
     *, report: str | None, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any
 ) -> None:
@@ -66,7 +68,7 @@ def compare(
         CompareOptions.parse(parameters)
         options = StudyOptions.parse({name: parameters.get(name) for name in OPTIONS})
         if parameters["name"] is None:
-            check_data(options)
+            check_named(options)
 
     def prepare() -> "Comparison":
         from prefect_tune.flows.comparison.comparison import prepare_comparison

@@ -123,7 +123,7 @@ def _names(table: str, store: str | None) -> list[str]:
 @click.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
-    """Print the script that adds completion of `prefect-tune` to SHELL.
+    """Print the script that completes commands in SHELL.
 
     The script completes commands and options, and the values of options: studies in the default
     store, methods, spaces, metrics and files. To enable it in new shells:

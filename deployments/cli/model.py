@@ -73,7 +73,7 @@ def predict(
     skip_bad_rows: bool,
     out: str,
 ) -> None:
-    """Predict the rows of DATA with the final model of STUDY, or the champion of a series.
+    """Predict the rows of DATA with the final model of STUDY.
 
     DATA has the form of the training data and needs no target column. Each row is read according to
     the schema of the training data, independently of other rows. FILE (.parquet or .csv) gets one
@@ -150,7 +150,7 @@ def export(
     matrix: bool,
     no_card: bool,
 ) -> None:
-    """Write the final model of STUDY, or the champion of a series, to FILE, with a model card.
+    """Write the final model of STUDY to FILE, with a model card.
 
     FILE is a scikit-learn estimator: a pickle (.pkl) or a skops file (.skops), which runs no code
     when it is loaded. A pickle loads without prefect-tune, unless the rows are patient events. A

@@ -1,6 +1,7 @@
 """Options that commands share, options made from a flow's parameters, and the store to open."""
 
 import gc
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -12,21 +13,29 @@ import click
 from prefect_tune.deployments.cli.completing import complete_files, values_of
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.optimizers.options import Option
+from prefect_tune.optimizers.registry import method_named
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.metric import metric_named
 
 if TYPE_CHECKING:
     from prefect_tune.storage.artifacts import ArtifactStore
 
 
 _TYPES: dict[str, Any] = {"whole": int, "number": float}
+_OFTEN = {"data", "target", "labels", "test", "group", "time", "drop", "metric", "trials",
+          "budget", "methods", "repeats", "study", "name", "workers"}  # fmt: skip
+"""Options that are used often."""
+_HELP_ALL = "--help-all"
+_LATER_SENTENCES = re.compile(r"(?<=\.) (?! ).*?(?=  \[|$)")
+"""Sentences after the first one in the help of an option, without its default."""
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
 STORE = click.option(
     "--store", metavar="URL", help=OPTIONS["store"].help, shell_complete=complete_files
 )
 DATABASE = click.option("--database", metavar="URL", help=OPTIONS["database"].help)
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
-KEEP_SERVER = click.option(
-    "--keep-server", is_flag=True, help="Keep the embedded Prefect server running."
-)
+KEEP_SERVER = click.option("--keep-server", is_flag=True, help="Keep the private server running.")
+HELP_ALL = click.help_option(_HELP_ALL, help="Show all options, in full.")
 
 
 def printing(command: Callable[..., None]) -> Callable[..., None]:
@@ -51,22 +60,32 @@ def reading_store(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
-    """Return a command class whose help shows these options under their group headings."""
+    """Return a command class whose help shows the most used options by their first sentences.
+
+    With `HELP_ALL`, the help shows all options in full under their group headings.
+    """
 
     class Grouped(click.Command):
+        def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+            ctx.meta[_HELP_ALL] = _HELP_ALL in args
+            return super().parse_args(ctx, args)
+
         def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            headings: dict[str, list[tuple[str, str]]] = {}
+            in_full, headings = ctx.meta.get(_HELP_ALL), dict[str, list[tuple[str, str]]]()
             for parameter in self.get_params(ctx):
-                name = parameter.name or ""
-                if isinstance(parameter, click.Option) and name in options:
-                    parameter.help = options[name].help  # read late: plugins may register methods
-                row = parameter.get_help_record(ctx)
-                if row is not None:
-                    heading = options[name].group if name in options else "Output"
-                    headings.setdefault(heading, []).append(row)
+                heading, name = "Output", parameter.name or ""
+                flags, text = parameter.get_help_record(ctx) or (name.upper(), "")
+                if (option := options.get(name)) is not None:
+                    heading, text = option.group, option.help  # late: plugins register methods
+                    if not in_full:
+                        sometimes = "Sometimes used" if option.group == "Search" else ""
+                        heading = "Often used" if name in _OFTEN else sometimes
+                        text = _LATER_SENTENCES.sub("", text)
+                headings.setdefault(heading, []).append((flags, text))
+            headings.pop("", None)
             for heading, rows in headings.items():
                 with formatter.section(heading):
-                    formatter.write_dl(rows)
+                    formatter.write_dl(rows, col_max=24)  # longer flags have a line of their own
 
     return Grouped
 
@@ -97,13 +116,17 @@ def add_options(
     return added
 
 
-def check_data(options: StudyOptions) -> None:
-    """Raise BadInput if the local file or folder of a new study is missing.
+def check_named(options: StudyOptions) -> None:
+    """Raise BadInput or UnknownName if a new study names something that is missing.
 
-    The same check follows when the data is read, seconds after the imports for it.
+    The same checks follow when the data is read, seconds after the imports for it.
     """
-    from prefect_tune.tasks.bad_input import BadInput
-
+    if options.method is not None:
+        method_named(options.method)
+    if (name := options.metric) is not None:
+        if ":" in name:
+            raise BadInput("your own metric needs a plugin", option="metric", value=name)
+        metric_named(name)
     for file in options.source.files[:1]:
         # Unlike a Path, `exists` takes names that no file can have.
         if "://" not in file and "::" not in file and not exists(expanduser(file)):  # noqa: PTH110, PTH111

@@ -31,9 +31,8 @@ def format_from_suffix(file: str, kinds: Mapping[str, str], option: str = "") ->
         return kind
     endings = f"{', '.join(list(kinds)[:-1])} or {list(kinds)[-1]}"
     what = "this is a folder; the file" if Path(file).is_dir() else "the file"
-    if option:
-        raise BadInput(f"{what} must end in {endings}", option=option, value=file)
-    raise BadInput(f"{file}: {what} must end in {endings}")
+    what = what if option else f"{file}: {what}"
+    raise BadInput(f"{what} must end in {endings}", option=option, value=file)
 
 
 def write_table(frame: "pd.DataFrame", out: str) -> None:
@@ -49,15 +48,9 @@ def write_table(frame: "pd.DataFrame", out: str) -> None:
 def atomic_output(out: str) -> Iterator[Path]:
     """Yield a path to write to, which becomes `out` when the body ends."""
     from prefect_tune.storage.local_files import atomic_file
-    from prefect_tune.tasks.bad_input import BadInput
 
-    try:
-        with atomic_file(Path(out)) as path:
-            yield path
-    except OSError as error:
-        raise BadInput(
-            f"{out} cannot be written: {error.strerror or error}; name another file"
-        ) from error
+    with _writing(out, "file"), atomic_file(Path(out)) as path:
+        yield path
 
 
 @contextmanager
@@ -69,13 +62,19 @@ def atomic_output_folder(out: str) -> Iterator[Path]:
     target = Path(out)
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise BadInput(f"{out} already exists; choose an empty or new folder")
+    with _writing(out, "folder"), atomic_folder(target) as folder:
+        yield folder
+
+
+@contextmanager
+def _writing(out: str, kind: str) -> Iterator[None]:
+    from prefect_tune.tasks.bad_input import BadInput
+
     try:
-        with atomic_folder(target) as folder:
-            yield folder
+        yield
     except OSError as error:
-        raise BadInput(
-            f"{out} cannot be written: {error.strerror or error}; name another folder"
-        ) from error
+        why = error.strerror or error
+        raise BadInput(f"{out} cannot be written: {why}; name another {kind}") from error
 
 
 def print_json(document: Any) -> None:

@@ -11,11 +11,12 @@ from prefect_tune.deployments.cli.completing import complete_studies
 from prefect_tune.deployments.cli.flow_run import quick_imports, run_flow
 from prefect_tune.deployments.cli.options import (
     DATABASE,
+    HELP_ALL,
     KEEP_SERVER,
     QUIET,
     STORE,
     add_options,
-    check_data,
+    check_named,
     existing_store,
     grouped_by,
     printing,
@@ -36,6 +37,7 @@ from prefect_tune.deployments.views.console import echo, echo_as_is
 @click.option("--explain-labels", is_flag=True, help="List labels that cannot be right, and exit.")
 @QUIET
 @KEEP_SERVER
+@HELP_ALL
 def run(
     *,
     json_lines: bool,
@@ -44,21 +46,14 @@ def run(
     keep_server: bool,
     **parameters: Any,
 ) -> None:
-    """Tune a pipeline on DATA, or resume a study.
-
-    DATA is a table as CSV(.gz), Parquet or ARFF, with the column to predict as --target. Or it is
-    patient events as a table or a MEDS, OMOP or Synthea folder, with their labels as --labels. Or
-    it is sklearn:NAME, a data set of scikit-learn, or cohort:demo. The run reports how it reads
-    DATA.
+    """Find the best pipeline for DATA, or resume a study.
 
     \b
     prefect-tune run cohort:demo
     prefect-tune run patients.csv --target responder --trials 50
     prefect-tune run /data/meds --labels labels/responder --budget 1h --study responders
 
-    The run shows the best trial, finished and failed trials, the remaining budget, and the time
-    that the cache saved. You can interrupt it at any time; rerun the command with the same --study
-    to resume the study.
+    You can interrupt a run at any time; the same command with --study resumes it.
     """  # noqa: D301 - click reads the backspace
     since = monotonic()
     from prefect_tune.flows.options.values import parse_assignment
@@ -72,7 +67,7 @@ def run(
         parameters[name] = list(parameters[name]) or None
     options = StudyOptions.parse(parameters)
     if options.study is None and options.series is None:  # else the study has a copy
-        check_data(options)
+        check_named(options)
     if explain_labels:
         from prefect_tune.tasks.data.reading import explained_labels
 
@@ -134,9 +129,10 @@ def retry(
     keep_server: bool,
     **where: Any,
 ) -> None:
-    """Rerun failed trials of STUDY, reusing the steps that finished before the failure.
+    """Rerun failed trials of STUDY.
 
-    STUDY may be the name of a series, whose newest study is meant.
+    Steps that finished before the failure are reused. STUDY may be the name of a series, whose
+    newest study is meant.
     """
     numbers = list(trial) or None
     with existing_store(where["store"], where["database"]) as opened:
@@ -174,10 +170,13 @@ def retry(
 @click.command()
 @click.option("--limit", default=1, show_default=True, help="Maximum number of concurrent studies.")
 def serve(*, limit: int) -> None:
-    """Serve the deployments, so that anyone can start them: prefect deployment run tune/healthcare.
+    """Serve the deployments, so that anyone can start them.
+
+    \b
+    prefect deployment run tune/healthcare
 
     The command runs until you interrupt it. Schedules stay active or paused, as set in Prefect.
-    """
+    """  # noqa: D301 - click reads the backspace
     from prefect_tune.flows.running.interrupts import interrupts_taken
 
     with interrupts_taken(lambda: echo("stopping ...", err=True)):

@@ -59,7 +59,9 @@ def series(opened: "ArtifactStore", name: str | None, *, remove: bool) -> None:
 @click.argument("study", required=False, shell_complete=complete_studies)
 @reading_store
 def promote(opened: "ArtifactStore", series: str, study: str | None) -> None:
-    """Make the model of STUDY, or of the newest study with a model, the champion of SERIES.
+    """Make the model of STUDY the champion of SERIES.
+
+    Without STUDY, the newest study with a model is meant.
 
     \b
     prefect-tune promote nightly

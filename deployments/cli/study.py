@@ -24,23 +24,29 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("study", shell_complete=complete_studies)
+@click.argument("study", required=False, shell_complete=complete_studies)
 @click.option("--trial", type=int, metavar="N", help="Explain trial N.")
 @click.option("--code", is_flag=True, help="Print Python code for the pipeline of trial N.")
 @click.option("--output", is_flag=True, help="Print the output of trial N (last 1 MB).")
 @reading_store
 def show(
-    store: "ArtifactStore", study: str, *, trial: int | None, code: bool, output: bool
+    store: "ArtifactStore", study: str | None, *, trial: int | None, code: bool, output: bool
 ) -> None:
-    """Show the best pipeline, the trials and the cache savings of STUDY; or explain one trial.
+    """Show the results of STUDY, or list the newest studies.
 
-    STUDY may be the name of a series, whose newest study is meant.
+    STUDY may be the name of a series, whose newest study is meant. --trial explains one trial.
+    `prefect-tune study ls` lists all studies.
 
     \b
     prefect-tune show responders --trial 12
     prefect-tune show responders --trial 12 --code > pipeline.py
     prefect-tune show responders --trial 12 --output
     """  # noqa: D301 - click reads the backspace
+    if study is None:
+        if trial is not None or code or output:
+            raise click.UsageError("Missing argument 'STUDY'.")
+        _list_studies(store, most=10)
+        return
     from prefect_tune.flows.reading.opened_study import explained_trial, study_or_newest
 
     study = study_or_newest(store, study).name
@@ -95,9 +101,10 @@ def show(
 )
 @reading_store
 def trials(store: "ArtifactStore", study: str, *, failed: bool, out: str | None) -> None:
-    """List the trials of STUDY, or of the newest study of a series, or write them as a table.
+    """List the trials of STUDY, or write them as a table.
 
-    The table has one row per trial and the columns of Optuna's `trials_dataframe`.
+    STUDY may be the name of a series, whose newest study is meant. The table has one row per trial
+    and the columns of Optuna's `trials_dataframe`.
     """
     from prefect_tune.flows.reading.opened_study import study_or_newest
 
@@ -133,20 +140,24 @@ def trials(store: "ArtifactStore", study: str, *, failed: bool, out: str | None)
 
 @click.group()
 def study() -> None:
-    """Manage studies."""
+    """List and remove studies."""
 
 
 @study.command("ls")
 @reading_store
 def study_ls(store: "ArtifactStore") -> None:
     """List studies, newest first. Damaged studies are reported on standard error."""
+    _list_studies(store)
+
+
+def _list_studies(store: "ArtifactStore", most: int | None = None) -> None:
     from prefect_tune.deployments.views.study import print_studies
     from prefect_tune.flows.reading.study_view import read_study
     from prefect_tune.storage.database import DatabaseDamaged
     from prefect_tune.storage.ledger import Ledger
 
     views = []
-    for name in Ledger(store.database).study_names():
+    for name in Ledger(store.database).study_names()[:most]:
         try:
             views.append(read_study(store, name))
         except DatabaseDamaged as error:  # the others are listed
@@ -168,7 +179,7 @@ def study_rm(store: "ArtifactStore", name: str) -> None:
     )
 
 
-@click.command()
+@click.command(short_help="Write a report of STUDY: one HTML file that needs no network.")
 @click.argument("study", shell_complete=complete_studies)
 @click.option(
     "--out",

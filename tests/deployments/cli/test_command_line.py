@@ -1,6 +1,7 @@
 """Commands that need no study: help, completion, catalogs, cohorts, written files."""
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ from processes import run_python
 
 from prefect_tune.deployments.cli.command import main
 from prefect_tune.deployments.cli.output import atomic_output, atomic_output_folder
-from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.flows.options.declared import COMPARE_OPTIONS, OPTIONS
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -37,6 +38,20 @@ def test_every_command_has_help_and_help_creates_no_files(run) -> None:
         assert len(done.stdout) > 100, words
         assert "\\b" not in done.stdout, words
     assert not run.home.exists()
+
+
+def test_help_lists_commands_by_task(run, file_regression) -> None:
+    file_regression.check(run("--help").stdout, basename="help")
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_help_fits_on_two_screens_and_help_all_has_every_option(run, command) -> None:
+    short, full = (run(command, option).stdout for option in ("--help", "--help-all"))
+    assert len(short.splitlines()) <= 90
+    assert re.findall(r"(?m)^(\w.*):$", short) == ["Often used", "Sometimes used", "Output"]
+    options = OPTIONS if command == "run" else COMPARE_OPTIONS
+    lacking = [o.flag for o in options.values() if not o.is_argument and f"  {o.flag} " not in full]
+    assert lacking == []
 
 
 @pytest.mark.slow
@@ -276,11 +291,15 @@ def test_unwritable_output_is_an_error(tmp_path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["run", "compare"])
-def test_wrong_option_is_refused_before_prefect_is_imported(command) -> None:
+@pytest.mark.parametrize(
+    "words",
+    ["run --folds 1", "compare --folds 1", "run --method optuna", "run --metric cost.py:cost"],
+)
+def test_wrong_option_is_refused_before_libraries_are_imported(words) -> None:
     program = (
         "import sys; from prefect_tune.deployments.cli.command import main\n"
-        f"try: main(['{command}', 'table.csv', '--target', 'y', '--folds', '1'])\n"
-        "except SystemExit as end: print(end.code, 'prefect' in sys.modules)"
+        f"try: main([*{words.split()}, 'table.csv', '--target', 'y'])\n"
+        "except SystemExit as end:\n"
+        "    print(end.code, {'prefect', 'sklearn', 'pandas'} & set(sys.modules))"
     )
-    assert run_python(program) == "2 False\n"
+    assert run_python(program) == "2 set()\n"

@@ -81,6 +81,10 @@ def test_fields_of_json_are_stable(ended, tmp_path, check_fields) -> None:
     check_fields(found, "fields", depth=2)
 
 
+def test_show_without_a_study_lists_the_newest_studies(ended) -> None:
+    assert ended.run.json("show") == ended.run.json("study", "ls")
+
+
 def test_cached_steps_are_listed_filtered_and_counted(ended) -> None:
     rows = ended.run.json("artifacts", "ls")
     assert [r["created"] for r in rows] == sorted((r["created"] for r in rows), reverse=True)
@@ -176,6 +180,7 @@ export s .
 report s --out .
 show s --code
 show s --output
+show --trial 1
 show s --trial 12
 show s --trial 12 --code
 """

@@ -80,6 +80,8 @@ MISTAKES = """
 --target targt
 --trials 3
 --target target --method flsh
+--target target --method optuna
+--target target --metric cost.py:cost
 --target target --metric acuracy
 --target target --space smal
 --target target --space healthcare
