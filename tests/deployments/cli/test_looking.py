@@ -45,6 +45,7 @@ for commands, unneeded in (*steps, (["report s --out s.html"], of_a_report)):
 @pytest.fixture
 def changed(ended: Ended, tmp_path: Path) -> CommandLine:
     """The command line in a copy of the home, which may be changed."""
+    ended.store.database.close()  # SQLite deletes its log as the last connection closes
     return CommandLine(shutil.copytree(ended.folder / "home", tmp_path / "home"))
 
 
