@@ -129,7 +129,6 @@ def progress_of(
         seconds=study.seconds(),
         seconds_total=stop_rule.seconds,
         incumbent=study.incumbent,
-        resumes_configurations=study.optimizer.resumes_configurations,
         n_begun=study.n_begun,
         running=running,
         phase=phase,

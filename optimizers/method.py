@@ -87,7 +87,7 @@ class Method:
         purpose: One line on when to use the method.
         implementation: The method's `Optimizer` as `module:Class`, imported on first use.
         options: Dataclass of the method's options, whose fields are declared by `option`.
-        honours_constraints: Whether the search itself respects constraints. Other methods use
+        honors_constraints: Whether the search itself respects constraints. Other methods use
             constraints only to choose among the trials.
         fidelities: Kinds of partial evaluations that the method requests.
         draws_on_cost: Whether measured run times influence the proposals. Without this influence,
@@ -106,7 +106,7 @@ class Method:
     purpose: str
     implementation: str
     options: type[Any] = MethodOptions
-    honours_constraints: bool = False
+    honors_constraints: bool = False
     fidelities: frozenset[Fidelity] = frozenset()
     draws_on_cost: bool = False
     has_portfolio: bool = False

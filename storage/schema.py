@@ -19,9 +19,9 @@ from sqlalchemy import (
     Table,
 )
 
-SCHEMA = 8
+SCHEMA = 9
 """Number of the present schema, stored in the row of the store."""
-FIRST_SCHEMA = 8
+FIRST_SCHEMA = 9
 """Oldest schema that can be upgraded. Older schemas belong to development versions."""
 
 metadata = MetaData()

@@ -46,13 +46,16 @@ def _message(given: str, reason: str, remedy: str) -> str:
     return masked((f"{given}: " if given else "") + reason + (f"; {remedy}" if remedy else ""))
 
 
-def need_column(column: str, columns: Iterable[str], where: str) -> None:
-    """Raise BadInput, with the nearest existing name, unless a column exists."""
+def need_column(column: str, columns: Iterable[str], where: str, **given: Any) -> None:
+    """Raise BadInput, with the nearest existing name, unless a column exists.
+
+    `given` is the option that names the column, and its value, as in `BadInput`.
+    """
     known = [str(c) for c in columns]
     if column not in known:
         guess, shown = nearest(column, known), shown_columns(known)
         hint = f" Did you mean {guess!r}?" if guess else ""
-        raise BadInput(f"{where} has no column {column!r}.{hint} Its columns: {shown}")
+        raise BadInput(f"{where} has no column {column!r}.{hint} Its columns: {shown}", **given)
 
 
 def shown_columns(columns: Iterable[object]) -> str:

@@ -69,7 +69,7 @@ def run_step(
         return Failed(message=done.problem)
     step = ServedStep(done.keys)
     if done.n_cached == len(done.keys):
-        return Completed(name="Cached", message=f"prefix {done.keys[0][:12]}", data=step)
+        return Completed(name="Cached", message=f"step result {done.keys[0][:12]}", data=step)
     cached = f"{done.n_cached} of {len(done.keys)} folds cached"
     return Completed(message=cached if done.n_cached else None, data=step)
 

@@ -183,14 +183,14 @@ def _check_kind(algorithm: Algorithm, model: Any, space: Space, argument: str) -
     with suppress(Exception):  # not a scikit-learn estimator, or a wrapper of something else
         kind = get_tags(model).estimator_type
     kind = str(kind or getattr(model, "_estimator_type", None) or "")
-    is_classes = space.target == "classes"
-    right, other = ("classifier", "numbers") if is_classes else ("regressor", "classes")
+    is_classes = space.target == "classification"
+    right, other = ("classifier", "regression") if is_classes else ("regressor", "classification")
     if kind not in ("", right):
         raise BadInput(
             f"algorithm {algorithm.id!r} of step {space.steps[-1].name!r} "
-            f"({algorithm.import_path}) is of the kind {kind}, and space {space.name!r} predicts "
+            f"({algorithm.import_path}) is a {kind}, and space {space.name!r} is for "
             f"{space.target}",
             option="space",
             value=argument,
-            remedy=f'use a {right}, or give the space target="{other}" to predict {other}',
+            remedy=f'use a {right}, or give the space target="{other}"',
         )

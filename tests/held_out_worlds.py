@@ -29,7 +29,7 @@ def held_out_of(
     """
     fold = np.zeros(len(y)) if fold is None else fold
     judge = metric_named(metric)
-    classes = () if judge.target == "numbers" else tuple(range(int(y.max()) + 1))
+    classes = () if judge.target == "regression" else tuple(range(int(y.max()) + 1))
     frame = pd.DataFrame({"x": np.zeros(len(y))})
     dataset = Dataset("w", "table", frame, y.astype(np.int32) if classes else y, classes, groups)
     split = Split(fold.astype(np.int16), int(fold.max()) + 1, 0)

@@ -57,7 +57,7 @@ COST = MetricDeclaration(
     row_losses="tune_extras.losses:costs",
     unit="euro",
     symbol=" EUR",
-    loss_name="mean cost",
+    title="mean cost",
     upper=5.0,
     all_wrong=None,
     asks_positive=True,
@@ -103,7 +103,7 @@ SEMICOLONS = Format(
     name="semicolons",
     description="a table of semicolons",
     kind="table",
-    recognises=lambda given: given.location.has_suffix([".semi"]),
+    recognizes=lambda given: given.location.has_suffix([".semi"]),
     read=read,
 )
 """,

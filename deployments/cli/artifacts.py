@@ -23,11 +23,11 @@ def artifacts() -> None:
 @artifacts.command("ls")
 @click.option(
     "--study",
-    help="List only artifacts that this study made or used.",
+    help="List only steps that this study made or used.",
     shell_complete=complete_studies,
 )
 @click.option("--step", help='List only this step, such as "fit model".')
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="List at most N artifacts.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="List at most N steps.")
 @reading_store
 def artifacts_ls(
     opened: "ArtifactStore",
@@ -36,7 +36,7 @@ def artifacts_ls(
     step: str | None,
     limit: int | None,
 ) -> None:
-    """List cached artifacts, newest first."""
+    """List cached steps, newest first."""
     from prefect_tune.deployments.views.artifact import print_artifacts
     from prefect_tune.storage.inspection import listed
 
@@ -53,7 +53,7 @@ def artifacts_ls(
 @click.argument("key")
 @reading_store
 def artifacts_show(opened: "ArtifactStore", key: str) -> None:
-    """Show the contents, origin and users of an artifact. KEY may be the beginning of a key."""
+    """Show the contents, origin and users of a cached step. KEY may be the start of a key."""
     from prefect_tune.deployments.views.artifact import print_artifact
     from prefect_tune.flows.reading.lookup import load_code_of, trials_using
     from prefect_tune.storage.inspection import describe
@@ -76,7 +76,7 @@ def artifacts_show(opened: "ArtifactStore", key: str) -> None:
 @click.option("--part", default="train", show_default=True, help="train, held_out or estimator.")
 @reading_store
 def artifacts_export(opened: "ArtifactStore", key: str, file: str, *, part: str) -> None:
-    """Write one part of an artifact to FILE, as Parquet or as a pickled estimator."""
+    """Write one part of a cached step to FILE, as Parquet or as a pickled estimator."""
     from prefect_tune.flows.reading.lookup import load_code_of, trials_using
     from prefect_tune.flows.starting.output_files import check_output
     from prefect_tune.storage.codec import decode
@@ -89,10 +89,10 @@ def artifacts_export(opened: "ArtifactStore", key: str, file: str, *, part: str)
     users = [entry.study, *(study for study, _ in trials_using(opened, entry.key))]
     check_output(file, store=opened, studies=set(users))
     if not entry.is_present:
-        raise BadInput(f"artifact {entry.key[:12]} was evicted; only its summary remains")
+        raise BadInput(f"step {entry.key[:12]} was evicted; only its summary remains")
     if part not in entry.parts:
         raise BadInput(
-            f"artifact {entry.key[:12]} has no part {part!r}; it has {', '.join(entry.parts)}"
+            f"step {entry.key[:12]} has no part {part!r}; it has {', '.join(entry.parts)}"
         )
     try:
         data = opened.files.read(artifact_folder(entry.key), part, entry.parts[part])
@@ -124,13 +124,13 @@ def artifacts_stats(opened: "ArtifactStore") -> None:
 
 @artifacts.command("verify")
 @click.option(
-    "--repair", "is_repair", is_flag=True, help="Forget damaged artifacts, delete unknown files."
+    "--repair", "is_repair", is_flag=True, help="Forget damaged steps, delete unknown files."
 )
 @reading_store
 def artifacts_verify(opened: "ArtifactStore", *, is_repair: bool) -> None:
     """Compare every file of the store with its digest; exit with 1 if one is wrong.
 
-    --repair forgets damaged and missing artifacts, which are recomputed on demand, and deletes
+    --repair forgets damaged and missing steps, which are recomputed on demand, and deletes
     files that the index does not know. Damaged records are only reported.
     """
     from prefect_tune.deployments.views.artifact import print_verification
@@ -150,7 +150,7 @@ def artifacts_verify(opened: "ArtifactStore", *, is_repair: bool) -> None:
 @click.option("--to", "size", required=True, metavar="SIZE", help="Target size, such as 5GB.")
 @reading_store
 def artifacts_prune(opened: "ArtifactStore", *, size: str) -> None:
-    """Evict the least recently used artifacts until the cache is at most SIZE. Records stay."""
+    """Evict the least recently used steps until the cache is at most SIZE. Records stay."""
     from prefect_tune.flows.wording.text import format_bytes, parse_bytes
 
     evicted = opened.prune(parse_bytes(size, "to"))
@@ -167,7 +167,7 @@ def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
     if len(found) != 1:
         from prefect_tune.tasks.bad_input import BadInput
 
-        how_many = f"{len(found)} artifacts have" if found else "no artifact has"
+        how_many = f"{len(found)} cached steps have" if found else "no cached step has"
         raise BadInput(
             f"{how_many} a key that begins with {key!r}; `prefect-tune artifacts ls` lists them"
         )

@@ -69,7 +69,7 @@ def methods(name: str | None) -> None:
 
 def _print_method(method: "Method", *, is_explained: bool) -> None:
     echo(f"{method.name:<12}{method.purpose}")
-    if is_explained and method.honours_constraints:
+    if is_explained and method.honors_constraints:
         echo(f"{'':<12}searches within constraints")
     if is_explained and method.fidelities:
         echo(f"{'':<12}evaluates at less than all {', '.join(sorted(method.fidelities))}")
@@ -93,7 +93,7 @@ def _method(method: "Method") -> dict[str, Any]:
     return {
         "name": method.name,
         "purpose": method.purpose,
-        "honours_constraints": method.honours_constraints,
+        "honours_constraints": method.honors_constraints,
         "fidelities": sorted(method.fidelities),
         "draws_on_cost": method.draws_on_cost,
         "compared_by_default": method.compared_by_default,
@@ -156,7 +156,7 @@ def _step(step: "Step") -> dict[str, Any]:
 
 
 def _print_spaces(listed: Sequence[dict[str, Any]]) -> None:
-    form = "{:<29}{:<9}{:<9}{:>7}{:>10}{:>17}  {}"
+    form = "{:<29}{:<9}{:<15}{:>6}{:>10}{:>17}  {}"
     headings = ("space", "data", "predicts", "paths", "can run", "hyperparameters", "steps")
     echo(form.format(*headings))
     names = ("name", "data", "target", "n_paths", "n_feasible_paths", "n_hyperparameters")
@@ -176,9 +176,9 @@ def _print_missing(packages: Iterable[str]) -> None:
 
 def _print_space(space: dict[str, Any]) -> None:
     echo(
-        f"{space['name']} takes {space['data']} and predicts {space['target']}: "
-        f"{space['n_paths']:,} paths, {space['n_feasible_paths']:,} of them can run, and "
-        f"{space['n_hyperparameters']} hyperparameters"
+        f"{space['name']}: {space['target']} on {space['data']}; {space['n_paths']:,} paths, "
+        f"{space['n_feasible_paths']:,} of them can run; {space['n_hyperparameters']} "
+        "hyperparameters"
     )
     for step in space["steps"]:
         echo(f"\n{step['name']}")

@@ -120,7 +120,7 @@ def trials(store: "ArtifactStore", study: str, *, failed: bool, out: str | None)
             empty = "no failed trials" if failed else "no trials"
             emit(
                 lambda: [trial.to_json() for trial in listed],
-                lambda: print_trials(listed, opened.plan.whole, first_trials(every), empty=empty),
+                lambda: print_trials(listed, opened.plan, first_trials(every), empty=empty),
             )
         return
     from prefect_tune.flows.results.trial_table import trial_table, writable

@@ -44,7 +44,7 @@ from prefect_tune.tasks.objective.predictions import (
     predictions_of,
 )
 
-Predicts = Literal["classes", "numbers"]
+Predicts = Literal["classification", "regression"]
 ScoresOf = TypeVar("ScoresOf", bound=Callable[..., NDArray[np.float64]])
 
 
@@ -54,7 +54,7 @@ def _best_has(name: str, *, before_fit: bool) -> Callable[[ScoresOf], ScoresOf]:
     def has(search: "PipelineSearch") -> bool:
         if hasattr(search, "best_estimator_"):
             return hasattr(search.best_estimator_, name)
-        return before_fit and search._predicts() == "classes"  # noqa: SLF001 - a method of the class
+        return before_fit and search._predicts() == "classification"  # noqa: SLF001 - a method of the class
 
     decorator: Callable[[ScoresOf], ScoresOf] = available_if(has)
     return decorator
@@ -69,8 +69,8 @@ class PipelineSearch(BaseEstimator):
     parameters not listed here are passed to `tune`.
 
     Args:
-        predicts: `classes` or `numbers`. None infers the kind from the metric or space, or else
-            from the target, like `tune`. Before `fit`, scikit-learn then sees a classifier.
+        predicts: `classification` or `regression`. None infers it from the metric or space, or
+            else from the target, like `tune`. Before `fit`, scikit-learn then sees a classifier.
         metric: Metric to search and `score` by; by default accuracy or r2.
         test_size: Share of rows held back and scored once at the end; by default none.
         random_state: Source of all randomness; None means 0.
@@ -210,13 +210,13 @@ class PipelineSearch(BaseEstimator):
                 raise BadInput(f"y has the class {unknown[0]!r}, which no training row has")
             true = np.searchsorted(classes, true)
         else:
-            true = number_texts(pd.Series(true, name="y"), "score", "numbers", "")[0].to_numpy()
+            true = number_texts(pd.Series(true, name="y"), "score", "regression", "")[0].to_numpy()
         predictions = predictions_of(self.best_estimator_, rows, classes)
         return self._fitted_metric.score(self._fitted_metric.loss(true, predictions, len(classes)))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        if self._predicts() == "classes":
+        if self._predicts() == "classification":
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
         else:
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
@@ -281,7 +281,7 @@ class PipelineSearch(BaseEstimator):
             raise UnknownName("value of predicts", self.predicts, DEFAULT_METRICS)
         name = self.metric or DEFAULT_METRICS[self.predicts]
         if (target := metric_named(name).target) != self.predicts:
-            raise BadInput(f"metric {name} judges {target}, and predicts is {self.predicts}")
+            raise BadInput(f"metric {name} is for {target}, and predicts is {self.predicts!r}")
         return name
 
     def _known_target(self) -> Predicts | None:
@@ -297,5 +297,5 @@ class PipelineSearch(BaseEstimator):
     def _predicts(self) -> Predicts:
         """Return the kind of target: fitted, given, or assumed."""
         if hasattr(self, "best_estimator_"):
-            return "classes" if hasattr(self, "classes_") else "numbers"
-        return self._known_target() or "classes"
+            return "classification" if hasattr(self, "classes_") else "regression"
+        return self._known_target() or "classification"

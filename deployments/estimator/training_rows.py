@@ -61,8 +61,8 @@ def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
 def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str | None) -> pd.Series:
     """Return the target, one value per row of X, with a name that no column of X has.
 
-    `predicts` is `classes` or `numbers`; None to infer it. Raises BadInput if targets are missing,
-    infinite, all of one class, or of several types; ValueError for a wrong shape or kind.
+    `predicts` is `classification` or `regression`; None to infer it. Raises BadInput if targets are
+    missing, infinite, all of one class, or of several types; ValueError for a wrong shape or kind.
     """
     if y is None:
         name = type(estimator).__name__
@@ -78,12 +78,12 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
     is_number = pd.api.types.is_numeric_dtype(target)
     if is_number and np.isinf(target.to_numpy(dtype=np.float64)).any():
         raise BadInput("y has infinite values; drop these rows from X and y")
-    if predicts == "classes":
+    if predicts == "classification":
         if not (is_number and target.nunique() <= CLASSES_WITH_DECIMALS):
             check_classification_targets(target)
         if target.nunique() < 2:
             raise BadInput(f"y has only one class, {target.iloc[0]}; a search needs at least two")
-    if predicts == "numbers" and not is_number:
+    if predicts == "regression" and not is_number:
         raise BadInput(f"y contains {target.iloc[0]!r}, which cannot be predicted as a number")
     return target
 

@@ -21,7 +21,7 @@ from prefect_tune.flows.reading.study_lines import StudyLine
 from prefect_tune.flows.wording.text import LossWords
 
 _MOST_STUDIES = 3
-_HOW_DRAWN = "Medians of the studies; a study without a loss so far is the worst."
+_HOW_DRAWN = "Medians of the studies; a study without a score so far is the worst."
 _HOW_PAIRED = (
     "Blocks won and lost, and p of the distance between both ranks if all methods are equal "
     "(permutation test of all methods together)."
@@ -55,7 +55,7 @@ def comparison_page(
         commands=[Command(shlex.join(["prefect-tune", *command])) for command in words],
         sections=[
             Section("ranks", "Ranking", HOW_RANKED, [ranks]),
-            Section("curves", "Loss over the budget", _HOW_DRAWN, list(_curves(curves))),
+            Section("curves", "Best score over the budget", _HOW_DRAWN, list(_curves(curves))),
             Section("pairs", "Pairs of methods", _HOW_PAIRED, [pairs]),
         ],
     )
@@ -70,7 +70,10 @@ def _curves(curves: pd.DataFrame) -> Iterator[Figure]:
         losses = studies.astype(float).ffill().fillna(float("inf"))
         medians = losses.T.groupby("method", sort=False).median().T.replace(float("inf"), None)
         first = of_set.iloc[0]
-        labels = {"value": f"cross-validated {LossWords(first.metric).axis}"}
-        plot = px.line(medians, line_shape="hv", labels=labels, **STYLE)
-        plot.update_yaxes(range=visible_losses(of_set.incumbent_loss.dropna()))
-        yield Figure(f"Best loss on {first.data}", plot, 420)
+        words = LossWords(first.metric)
+        labels = {"value": f"cross-validated {words.axis}", "trials": "configurations"}
+        numbers = medians.map(words.number, na_action="ignore")
+        plot = px.line(numbers, line_shape="hv", labels=labels, **STYLE)
+        low_high = visible_losses(of_set.incumbent_loss.dropna())
+        plot.update_yaxes(range=sorted(map(words.number, low_high)))
+        yield Figure(f"Best {words.name} on {first.data}", plot, 420)

@@ -96,19 +96,21 @@ def series_section(report: StudyReport) -> Iterator[Section]:
     parts: list[Part] = [Table("Runs", columns, rows, is_open=True)]
     if any(run.loss is not None for run in series.runs):
         drawn, numbers = go.Figure(), [run.number for run in series.runs]
+        words = losses_of(series)
         for name, colour, losses in (
             ("search", "var(--c0)", [run.loss for run in series.runs]),
             ("test rows", "var(--c4)", [run.test_loss for run in series.runs]),
         ):
             line = {"mode": "lines+markers", "line": {"color": colour}}
-            drawn.add_scatter(name=name, x=numbers, y=losses, **line)
+            y = [None if loss is None else words.number(loss) for loss in losses]
+            drawn.add_scatter(name=name, x=numbers, y=y, **line)
         for run in series.runs:
             if run.decision and run.decision.promoted:
                 drawn.add_vline(x=run.number, line_dash="dot", line_color="var(--c2)", line_width=1)
         drawn.update_xaxes(title="number of the study", tickformat="d")
-        drawn.update_yaxes(title=losses_of(series).name)
-        note = "Vertical lines are promotions. Losses of different studies are on different data."
-        parts.insert(0, Figure("Loss of each study", drawn, note=note))
+        drawn.update_yaxes(title=words.axis)
+        note = "Vertical lines are promotions. The studies are on different data."
+        parts.insert(0, Figure("Score of each study", drawn, note=note))
     champion = series.champion
     text = f"the champion is {champion.study}" if champion else "no champion yet"
     finding = f"{counted(len(series.runs), 'run')} of {series.name}; {text}."

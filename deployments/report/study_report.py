@@ -6,7 +6,7 @@ All tables come from one pass over the trials. A program gets them from `report 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from math import ceil, inf, isfinite, isnan
+from math import ceil, inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,11 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.series import Series
 from prefect_tune.tasks.data.tables import FRAME
+from prefect_tune.tasks.objective.metric import is_at_least
 
 _COLUMNS = (
-    "trial", "configuration", "loss", "cost_seconds", "state", "fidelity", "subset", "folds",
-    "epochs", "phase",
+    "trial", "configuration", "loss", "cost_seconds", "state", "is_partial", "fidelity", "subset",
+    "folds", "epochs", "phase",
 )  # fmt: skip
 
 
@@ -91,8 +92,8 @@ class StudyReport:
     series: Series | None
 
     def loss_text(self, loss: float | None) -> str:
-        """Return a loss as text; a dash for a missing one."""
-        return self.summary.losses.of(None if loss is None or isnan(loss) else loss)
+        """Return the score of a loss as text; a dash for a missing loss."""
+        return self.summary.losses.of(loss)
 
     def to_json(self) -> dict[str, Any]:
         """Return all contents as JSON values; a table is a list of its rows."""
@@ -181,7 +182,7 @@ def paths_of(trials: pd.DataFrame, steps: Sequence[str]) -> tuple[pd.DataFrame, 
     Partial evaluations of a configuration are joined.
     """
     last = trials.drop_duplicates("configuration", keep="last").drop(columns=["loss", "trial"])
-    full = trials[trials["state"] == "complete"].sort_values("loss")
+    full = trials[trials["loss"].notna() & trials["is_partial"].eq(False)].sort_values("loss")
     best = full.drop_duplicates("configuration")[["configuration", "loss", "trial"]]
     tried = last.merge(best, on="configuration", how="left").sort_values("loss", kind="stable")
     tried["failed"] = tried["state"] == "failed"
@@ -213,7 +214,7 @@ def importance_in(
     is_of_all = trials["subset"].eq(1.0) & trials["epochs"].fillna(epochs).eq(epochs)
     known = trials[is_of_all & np.isfinite(trials["loss"])]
     known = known.assign(folds=known["folds"].fillna(n_folds).astype(int))
-    full = known[known["state"] == "complete"]
+    full = known[known["is_partial"].eq(False)]
     folds = full.filter(regex=r"^loss_fold_\d+$")
     beyond = {n: (full["loss"] - folds.iloc[:, :n].mean(axis=1)).mean() for n in range(1, n_folds)}
     longest = known.sort_values("folds", kind="stable")
@@ -249,9 +250,9 @@ def levels_of(progress: pd.DataFrame, plan: StudyPlan) -> pd.DataFrame:
 def curves_of(trials: pd.DataFrame, views: Sequence[TrialView]) -> pd.DataFrame:
     """Return the longest learning curve of each configuration, with its `losses` by epoch."""
     rows = [
-        (view.number, view.path[-1], str(view.state), view.curve) for view in views if view.curve
+        (view.number, view.path[-1], view.is_partial, view.curve) for view in views if view.curve
     ]
-    curves = _frame(rows, trial="int64", model="str", state="str", losses="object")
+    curves = _frame(rows, trial="int64", model="str", is_partial="bool", losses="object")
     curves["configuration"] = curves["trial"].map(trials.set_index("trial")["configuration"])
     curves["epochs"] = curves["losses"].map(len)
     curves["best"] = curves["losses"].map(min)
@@ -298,9 +299,11 @@ def trade_offs_of(views: Sequence[TrialView]) -> pd.DataFrame:
     ]
     found = _frame(rows, quantity="str", trial="int64", loss="float64", value="float64")
     found = found.sort_values(["loss", "value"], ignore_index=True)
-    least = found.groupby("quantity")["value"].cummin()
+    sign = np.where(found["quantity"].map(is_at_least).astype(bool), -1.0, 1.0)
+    cost = found["value"] * sign
+    least = cost.groupby(found["quantity"]).cummin()
     before = least.groupby(found["quantity"]).shift(fill_value=inf)
-    return found.assign(is_best=found["value"] < before)
+    return found.assign(is_best=cost < before)
 
 
 def members_of(

@@ -204,7 +204,7 @@ class Launched:
         address = self.url.removesuffix("/api")
         if self.folder is None:
             return address
-        return f"{address} (sign in with the line in {secret_file(self.folder)})"
+        return f"{address} (to sign in, enter what this prints: cat {secret_file(self.folder)})"
 
     @property
     def exports(self) -> str:

@@ -37,7 +37,7 @@ def print_artifacts(entries: Sequence[Entry]) -> None:
             f"{last_used:%Y-%m-%d %H:%M:%S}",
             entry.study,
         )
-    CONSOLE.print(table if entries else "no artifacts")
+    CONSOLE.print(table if entries else "no cached steps")
 
 
 def print_artifact(
@@ -98,11 +98,11 @@ def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None
 def print_totals(totals: CacheTotals, records_bytes: int) -> None:
     """Print sizes and counts of a store."""
     n_steps = totals.hits + totals.misses
-    share = f" ({100 * totals.hits / n_steps:.0f} %)" if n_steps else ""
+    share = f" ({100 * totals.hits / n_steps:.0f}%)" if n_steps else ""
     sizes = totals.size_bytes, totals.budget_bytes, records_bytes
     size, budget, records = map(format_bytes, sizes)
     CONSOLE.print(
-        f"cache: {totals.count} artifacts, {size} of {budget}; records: {records}\n"
+        f"cache: {counted(totals.count, 'step')}, {size} of {budget}; records: {records}\n"
         f"{totals.hits} of {n_steps} steps served{share}, {saved_text(totals.seconds_saved)} "
         f"saved; {totals.evicted} evicted, {totals.refused} refused"
     )
@@ -123,4 +123,4 @@ def print_verification(found: Verification, *, is_repaired: bool = False) -> Non
     state = "all sound" if found.is_sound else "not sound"
     if is_repaired and not found.is_sound:
         state = "repaired; the store is sound"
-    CONSOLE.print(f"{found.checked} artifacts and records checked: {state}")
+    CONSOLE.print(f"{found.checked} cached steps and records checked: {state}")

@@ -7,26 +7,27 @@ from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line
 from prefect_tune.flows.comparison.standings import SIGNIFICANCE, Standings
-from prefect_tune.flows.wording.text import LossWords, counted, format_seconds, number_text
+from prefect_tune.flows.wording.text import LossWords, counted, format_seconds
 
 HOW_RANKED = (
-    "Rank: mean rank of the test loss over blocks (a data set and a repeat). p: permutation test "
+    "Rank: mean rank of the test score over blocks (a data set and a repeat). p: permutation test "
     "of the distance to the first; = marks a method that is not significantly behind "
-    f"(p > {SIGNIFICANCE}). Losses: median (quartiles) of the final models."
+    f"(p > {SIGNIFICANCE}). Scores: median (quartiles) of the final models."
 )
 
 
 def ranking(standings: Standings) -> pd.DataFrame:
     """Return the table of methods, best first; `#` marks a column of numbers."""
-    loss = LossWords(standings.metric).axis
-    columns = ("method", "#rank", "#p", f"#test {loss}", f"#cross-validated {loss}", "#trials")
+    words = LossWords(standings.metric)
+    scores = f"#test {words.name}", f"#cross-validated {words.name}"
+    columns = ("method", "#rank", "#p", *scores, "#configurations")
     rows = [
         (
             one["method"],
             f"{one['average_rank']:.2f}{' =' * one['is_tied_with_best']}",
             f"{one['p_value']:.3g}",
-            _spread(one["median_test_loss"], one["quartiles_test_loss"]),
-            _spread(one["median_loss"], one["quartiles_loss"]),
+            _spread(words, one["median_test_loss"], one["quartiles_test_loss"]),
+            _spread(words, one["median_loss"], one["quartiles_loss"]),
             f"{one['trials']:g}",
             format_seconds(one["ask_seconds"]),
         )
@@ -40,7 +41,7 @@ def facts(standings: Standings) -> list[str]:
     known = {
         "data": standings.data,
         "space": standings.space,
-        "trials": standings.budget_trials,
+        "configurations": standings.budget_trials,
         "time": standings.budget_seconds and format_seconds(standings.budget_seconds),
     }
     counts = [counted(len(standings.methods), "method"), counted(standings.n_blocks, "block")]
@@ -60,7 +61,7 @@ def print_comparison(standings: Standings, files: Sequence[str]) -> None:
         CONSOLE.print(line(f"  {text}"))
 
 
-def _spread(median: float | None, quartiles: Sequence[float | None]) -> str:
-    low, high = map(number_text, quartiles)
-    is_known = None not in quartiles and low != high
-    return f"{number_text(median)} ({low} to {high})" if is_known else number_text(median)
+def _spread(words: LossWords, median: float | None, quartiles: Sequence[float | None]) -> str:
+    low, high = quartiles
+    is_known = None not in quartiles and words.of(low) != words.of(high)
+    return words.of(median) + (f" ({words.interval(low, high)})" if is_known else "")

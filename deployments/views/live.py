@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from prefect_tune.deployments.views.console import PlainConsole, bold, echo, echo_as_is, line
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.progress import Observer, Progress
 from prefect_tune.flows.wording.text import format_seconds, printable
 from prefect_tune.optimizers.trials.trial import Trial
@@ -63,7 +64,7 @@ class _Lines(_Silent):
         echo(text, err=True)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        echo(f"{progress.trial_line(trial)}  |  {progress.status_line()}", err=True)
+        echo(f"{progress.trial_line(trial)}  |  {progress.best_line()}", err=True)
 
 
 class _JsonLines(_Silent):
@@ -73,7 +74,8 @@ class _JsonLines(_Silent):
         echo_as_is(json.dumps({"warning": text}, separators=(",", ":")))
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
-        echo_as_is(json.dumps(masked_values(trial.to_json()), separators=(",", ":")))
+        document = TrialView(trial.to_json()).to_json()
+        echo_as_is(json.dumps(masked_values(document), separators=(",", ":")))
 
 
 _LAST_FAILURES = 2

@@ -11,9 +11,9 @@ from prefect_tune.deployments.views.console import CONSOLE, bold, line
 from prefect_tune.flows.options.store_location import store_options
 from prefect_tune.flows.reading.opened_study import ExplainedTrial
 from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.wording.text import (
     LossWords,
-    Whole,
     bracketed,
     counted,
     failure_text,
@@ -40,7 +40,7 @@ def print_trial(found: ExplainedTrial, *, task_run: str | None = None) -> None:
         CONSOLE.print(line("  ", bold(f"failed{kind}: "), failure_text(failure)))
         CONSOLE.print(line(f"  retry it: {_command(found, verb='retry')}"))
     if evaluation is not None:
-        _print("losses", _losses(found, evaluation))
+        _print(LossWords(found.study.plan.metric).name, _scores(found, evaluation))
     _print("pipeline", *_pipeline(found))
     if trial.all_steps:
         note = "  (in brackets: served by the cache; time when it was made)"
@@ -91,9 +91,8 @@ def _table(*headers: str) -> Table:
 
 def _title(found: ExplainedTrial) -> Text:
     trial, best, losses = found.trial, found.incumbent, LossWords(found.study.plan.metric)
-    state = _STATES.get(trial.state, trial.state)
     parts: list[str | tuple[str, str]] = [
-        bold(f"trial {trial.number}"), f" of {found.study.name}: {state}",
+        bold(f"trial {trial.number}"), f" of {found.study.name}: {trial.state}",
     ]  # fmt: skip
     if trial.has_loss:
         parts += [f", {losses.name} ", bold(losses.of(trial.loss))]
@@ -126,24 +125,25 @@ def _asked(found: ExplainedTrial, task_run: str | None) -> Iterator[str]:
         yield f"in Prefect: {task_run or f'task run {moments.task_run_id}'}"
 
 
-def _losses(found: ExplainedTrial, evaluation: Evaluation) -> Table:
-    mine, best = evaluation.fold_losses, found.incumbent
+def _scores(found: ExplainedTrial, evaluation: Evaluation) -> Table:
+    mine, best, words = evaluation.fold_losses, found.incumbent, LossWords(found.study.plan.metric)
     others = best.fold_losses if best else ()
     n_shown = min(max(len(mine), len(others)), _MOST_FOLDS)
     table = _table("", "mean", *(f"fold {fold}" for fold in range(n_shown)))
 
-    def add(name: str, mean: float, folds: Sequence[float], *, is_signed: bool = False) -> None:
-        numbers = (mean, *folds[:n_shown])
-        table.add_row(name, *(number_text(loss, is_signed=is_signed) for loss in numbers))
+    def add(name: str, *losses: float) -> None:
+        table.add_row(name, *map(words.of, losses))
 
-    add(f"trial {found.trial.number}", evaluation.loss, mine)
+    add(f"trial {found.trial.number}", evaluation.loss, *mine[:n_shown])
     if best is not None and best.number != found.trial.number:
-        add(f"trial {best.number} (best)", best.loss, others)
-        if differences := [one - other for one, other in zip(mine, others, strict=False)]:
+        add(f"trial {best.number} (best)", best.loss, *others[:n_shown])
+        pairs = zip(map(words.number, mine), map(words.number, others), strict=False)
+        if differences := [one - other for one, other in pairs]:
             same = "" if len(mine) == len(others) else " on the same folds"
             mean = sum(differences) / len(differences)
-            add(f"difference{same}", mean, differences, is_signed=True)
-    table.add_row("guessing", number_text(found.study.plan.chance_loss))
+            signed = (number_text(d, is_signed=True) for d in (mean, *differences[:n_shown]))
+            table.add_row(f"difference{same}", *signed)
+    table.add_row("baseline", words.of(found.study.plan.chance_loss))
     return table
 
 
@@ -186,18 +186,14 @@ def _listed(cells: Sequence[str]) -> str:
 
 
 def _constraints(found: ExplainedTrial) -> Table:
-    table = _table("quantity", "measured", "at most", "")
-    for constraint in (bound.constraint for bound in found.study.plan.options.bounds):
+    table = _table("constraint", "measured", "")
+    for bounded in found.study.plan.options.bounds:
+        constraint = bounded.constraint
         value = found.trial.quantities.get(constraint.name)
         measured = "not measured" if value is None else number_text(value)
         is_met = constraint.excess(found.trial.quantities) <= 0
-        bound = f"{constraint.bound:g}"
-        table.add_row(constraint.name, measured, bound, "" if is_met else "exceeded")
+        table.add_row(bounded.text, measured, "" if is_met else "violated")
     return table
-
-
-_STATES = {"stopped": "in part"}
-"""Displayed names of states, if different."""
 
 
 def first_trials(trials: Iterable[TrialView]) -> dict[int, int]:
@@ -209,21 +205,20 @@ def first_trials(trials: Iterable[TrialView]) -> dict[int, int]:
 
 def print_trials(
     trials: Sequence[TrialView],
-    whole: Whole,
+    plan: StudyPlan,
     first: Mapping[int, int],
     *,
     empty: str = "no trials",
 ) -> None:
     """Print trials, one per line, with the reasons of failures and the fidelities of others.
 
-    `whole` is the full evaluation, `first` has the first trial of each resumed trial, and `empty`
-    is printed if there are no trials.
+    `first` has the first trial of each resumed trial, and `empty` is printed if there are none.
     """
-    parts = [whole.part(trial.query) for trial in trials]
-    fidelity = ("of",) if any(parts) else ()
+    words, parts = LossWords(plan.metric), [plan.whole.part(trial.query) for trial in trials]
+    fidelity = ("fidelity",) if any(parts) else ()
     on = ("continues",) if any(trial.number in first for trial in trials) else ()
     table = Table(
-        "trial", *on, "state", *fidelity, "loss", "seconds", "cached", "pipeline", box=None
+        "trial", *on, "state", *fidelity, words.name, "seconds", "cached", "pipeline", box=None
     )
     for trial, part in zip(trials, parts, strict=True):
         began = f"trial {first[trial.number]}" if trial.number in first else ""
@@ -231,9 +226,9 @@ def print_trials(
         table.add_row(
             str(trial.number),
             *((began,) if on else ()),
-            _STATES.get(trial.state, trial.state),
-            *((part or "all",) if fidelity else ()),
-            number_text(trial.loss) if trial.has_loss else "",
+            trial.state,
+            *((part or "full",) if fidelity else ()),
+            words.of(trial.loss) if trial.has_loss else "",
             f"{trial.cost_seconds:.1f}" if trial.state.is_told else "",
             f"{sum(step['hit'] for step in steps)}/{len(steps)}" if steps else "",
             "\n".join(_about(trial)),

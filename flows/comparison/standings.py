@@ -72,7 +72,7 @@ class Standings:
         """Reasons to interpret the standings with care, as sentences."""
         n, found = len(self.methods), list[str]()
         if self.untested:
-            found.append(f"Without a test loss, and therefore last: {', '.join(self.untested)}")
+            found.append(f"Without a test score, and therefore last: {', '.join(self.untested)}")
         # The smallest p: one method is first and another one last in each block.
         if n > 1 and (n * (n - 1)) ** (1 - self.n_blocks) > SIGNIFICANCE:
             found.append(

@@ -329,9 +329,9 @@ def nearest_miss(study: Study) -> str:
     nearest = history.nearest_infeasible
     if study.incumbent is not None or nearest is None or nearest.evaluation is None:
         return ""
-    measured = nearest.evaluation.constraints
+    measured, limit = nearest.evaluation.constraints, ("at most", "at least")
     above = [
-        f"{c.name} {number_text(measured[c.name])} (allowed: {c.bound:g})"
+        f"{c.name} {number_text(measured[c.name])} (allowed: {limit[c.is_at_least]} {c.bound:g})"
         if c.name in measured
         else f"{c.name} not measured"
         for c in history.constraints

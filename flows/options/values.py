@@ -174,7 +174,7 @@ DURATION = Written(_parse_duration, lambda seconds: f"{seconds:.15g}s", DURATION
 SIZE = Written(_parse_size, _write_bytes, SIZE_PATTERN)
 MEMORY = Written(_parse_memory, _write_bytes, SIZE_PATTERN)
 ENSEMBLE = Written(_parse_ensemble, str)
-CONSTRAINTS = Written(_parse_constraints, lambda one: f"{one.quantity.text}<={one.bound:.15g}")
+CONSTRAINTS = Written(_parse_constraints, lambda one: one.text)
 COLUMNS = Written(lambda texts, _: tuple(name for text in texts for name in text.split(",")))
 ASSIGNED = Written(
     lambda values, _: dict(values), lambda one: one if isinstance(one, str) else json.dumps(one)

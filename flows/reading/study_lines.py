@@ -12,13 +12,13 @@ from prefect_tune.flows.study.facts import best_recheck
 from prefect_tune.flows.wording.text import (
     bracketed,
     counted,
-    counts_text,
     format_bytes,
     format_seconds,
     number_text,
     saved_text,
 )
 from prefect_tune.optimizers.documents import pipeline_lines
+from prefect_tune.tasks.objective.metric import METRICS, is_at_least
 
 Tone = Literal["plain", "warning", "alert"]
 _LATE_SECONDS = 1.0
@@ -55,15 +55,11 @@ def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
     if view.uselessness:
         yield _line(view.uselessness, tone="alert")
     seconds = view.seconds
-    begun = f", of {counted(view.n_begun, 'configuration')} begun" if view.n_stopped else ""
     over = seconds.over_budget or 0.0
     late = f", {format_seconds(over)} over its budget" if over >= _LATE_SECONDS else ""
     waiting = f"; {view.n_waiting} more waiting to run" if view.n_waiting else ""
-    yield _line(
-        f"{counts_text(view.n_trials, view.n_stopped, view.n_failed)}{begun}, in "
-        f"{format_seconds(seconds.total)}{late} ({format_seconds(seconds.evaluating)} of "
-        f"evaluating){waiting}"
-    )
+    evaluating = f"{format_seconds(seconds.evaluating)} of evaluating"
+    yield _line(f"{view.counts}{waiting}; {format_seconds(seconds.total)}{late} ({evaluating})")
     yield from model_lines(view)
     yield from _constraints(view)
     if (place := view.series) is not None:
@@ -79,8 +75,11 @@ def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
             f"{saved_text(view.cache.seconds_saved)} saved, {format_bytes(view.cache.size_bytes)}"
         )
     for plugin in view.plugins:
+        is_missing = plugin.kind == METRICS.kind and plugin.name not in METRICS
+        missing = "; it is not installed here" if is_missing else ""
         yield _line(
-            f"plugin: {plugin.kind} {plugin.name} of {plugin.distribution} {plugin.version}"
+            f"plugin: {plugin.kind} {plugin.name} of {plugin.distribution} {plugin.version}",
+            missing,
         )
     yield from (_line(f"warning: {note}", tone="warning") for note in view.notes)
 
@@ -96,7 +95,7 @@ def model_lines(view: StudyView) -> Iterator[StudyLine]:
             f"{what} {best.trial}{bracketed(best.fidelity)}, {scored} {losses.name} ",
             Strong(losses.of(best.loss)),
             *(() if view.has_other_model else _tested(view, view.single_best_test_loss)),
-            f" (guessing: {losses.of(view.chance_loss)})",
+            f" (baseline: {losses.of(view.chance_loss)})",
         )
         yield from _pipeline(best)
     if model is not None and view.has_other_model:
@@ -133,7 +132,7 @@ def model_lines(view: StudyView) -> Iterator[StudyLine]:
         other = f" (trial {first.trial}: {losses.of(first.mean)})" if chosen != first else ""
         yield _line(
             f"re-evaluated the best {len(finalists)} on a second split: trial {chosen.trial} has "
-            f"the lowest {losses.name} over both, {losses.of(chosen.mean)}{other}"
+            f"the best {losses.name} over both, {losses.of(chosen.mean)}{other}"
         )
     if ensemble is not None and ensemble.kind == "single":
         yield _line(f"model: trial {ensemble.members[0].trial} (no ensemble scored better)")
@@ -176,4 +175,5 @@ def _constraints(view: StudyView) -> Iterator[StudyLine]:
     for name, bound in view.constraints.items():
         value = best.constraints.get(name) if best else None
         measured = "not measured" if value is None else number_text(value)
-        yield _line(f"{name}: {measured} of at most {bound:g}{nearest}")
+        limit = "at least" if is_at_least(name) else "at most"
+        yield _line(f"{name}: {measured} of {limit} {bound:g}{nearest}")

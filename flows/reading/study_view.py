@@ -14,7 +14,7 @@ from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.facts import ModelFacts, Recheck, StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.flows.wording.text import LossWords, counted, number_text
+from prefect_tune.flows.wording.text import LossWords, counted, counts_text, number_text
 from prefect_tune.optimizers.documents import json_values, to_document
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation
@@ -85,7 +85,7 @@ class StudyView(ModelFacts):
         store_options: Command-line words that select the store.
         state: running, complete, interrupted or failed.
         n_trials: Trials that have ended.
-        n_stopped: Trials that ended with a loss from a partial evaluation.
+        n_stopped: Partial trials: complete ones below full fidelity.
         n_waiting: Running or waiting trials.
         n_begun: Configurations started.
         finalists: Trials evaluated on a second split, best first.
@@ -131,8 +131,13 @@ class StudyView(ModelFacts):
 
     @property
     def losses(self) -> LossWords:
-        """Formatting of losses in the study's metric."""
+        """Wording of losses in the study's metric."""
         return LossWords(self.metric)
+
+    @property
+    def counts(self) -> str:
+        """Numbers of configurations and of trials, as text."""
+        return counts_text(self.n_begun, self.n_trials, self.n_stopped, self.n_failed)
 
     @property
     def has_ensemble(self) -> bool:
@@ -159,7 +164,7 @@ class StudyView(ModelFacts):
         return (
             f"the model is no better than a constant prediction: {losses.named(check.loss)} on the "
             f"{check.rows} rows, constant {losses.of(check.constant_loss)} (gain "
-            f"{number_text(check.gain)}, 95 % interval {number_text(check.low)} to "
+            f"{number_text(check.gain)}, 95% interval {number_text(check.low)} to "
             f"{number_text(check.high)})"
         )
 
@@ -184,7 +189,8 @@ class StudyView(ModelFacts):
         lines, method = [], METHODS.get(self.method)
         if (race := self.decisions.get("race")) is not None:
             begun = counted(race["begun"], "configuration")
-            lines.append(f"race: stopped {race['stopped']:,} of {begun} early")
+            behind = "were clearly behind after a partial trial and were stopped"
+            lines.append(f"race: {race['stopped']:,} of {begun} {behind}")
         return lines if method is None else [*lines, *method.decision_lines(self.decisions)]
 
     def to_json(self) -> dict[str, Any]:
@@ -228,7 +234,7 @@ def read_study(
             store_options=tuple(store_options(store.address)),
             state=study.state,
             n_trials=sum(n for state, n in sums.states.items() if state.is_told),
-            n_stopped=sums.states[TrialState.STOPPED],
+            n_stopped=sums.n_partial,
             n_failed=sums.states[TrialState.FAILED],
             n_waiting=sum(n for state, n in sums.states.items() if not state.is_told),
             n_begun=len(sums.configurations),
@@ -272,7 +278,7 @@ class _Sums:
         self.configurations: set[bytes] = set()
         self.keys: set[str] = set()
         self.cost_seconds = 0.0
-        self.n_qualified = 0
+        self.n_partial = self.n_qualified = 0
         self.is_full_model = False
         self._plan, self._constraints = plan, [bound.constraint for bound in self.bounds]
         self.shown: dict[int | None, ChosenTrial | None] = dict.fromkeys(
@@ -283,6 +289,7 @@ class _Sums:
 
     def add(self, trial: TrialView) -> None:
         self.states[trial.state] += 1
+        self.n_partial += trial.is_partial
         self.configurations.add(trial.configuration_text)
         self.cost_seconds += trial.cost_seconds
         if trial.is_full and violation(self._constraints, trial.quantities) <= 0:

@@ -25,8 +25,10 @@ class TrialView:
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document with all fields of its query."""
-        return {**self.document, "query": {**self.query, "folds": self.query.get("folds")}}
+        """Return the document with all fields of its query, its state, and `is_partial`."""
+        query = {**self.query, "folds": self.query.get("folds")}
+        ours = {"query": query, "state": str(self.state), "is_partial": self.is_partial}
+        return {**self.document, **ours}
 
     @property
     def number(self) -> int:
@@ -35,8 +37,8 @@ class TrialView:
 
     @property
     def state(self) -> TrialState:
-        """State of the trial."""
-        return TrialState(self.document["state"])
+        """State of the trial; a partial trial with a loss is complete too."""
+        return TrialState.COMPLETE if self.is_partial else TrialState(self.document["state"])
 
     @property
     def attempts(self) -> int:
@@ -66,7 +68,12 @@ class TrialView:
     @property
     def is_full(self) -> bool:
         """Whether the loss is from a full evaluation."""
-        return self.state == TrialState.COMPLETE
+        return self.document["state"] == TrialState.COMPLETE
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the loss is from an evaluation below full fidelity."""
+        return self.document["state"] == TrialState.STOPPED
 
     @property
     def has_loss(self) -> bool:

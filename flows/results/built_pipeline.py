@@ -100,7 +100,7 @@ def pipeline_code(
         "",
         "Fit it to rows X with the columns of the study, and their targets y.",
         "The final model was fitted to all rows but the test rows.",
-        *([f"Columns of a file to read as texts: {', '.join(texts)}."] if texts else []),
+        *([f"Columns of a file to read as strings: {', '.join(texts)}."] if texts else []),
     ]
     user_file = plan.problem.space.partition(":")[0] if is_users else ""
     return code_of(built, heading, user_file, dataset)

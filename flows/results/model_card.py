@@ -32,13 +32,11 @@ from prefect_tune.flows.results.exported import Exported
 from prefect_tune.flows.results.predict import final_model, is_balanced
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.wording.text import (
-    LossWords,
     block,
     code,
     counted,
     escaped,
     format_seconds,
-    number_text,
 )
 from prefect_tune.optimizers.documents import values_text
 from prefect_tune.storage.artifacts import ArtifactStore
@@ -114,7 +112,7 @@ class CardFacts:
         return described
 
 
-_KINDS = {"category": "category (text)", "duration": "duration (seconds)", "text": "free text"}
+_KINDS = {"category": "category (string)", "duration": "duration (seconds)", "text": "free text"}
 
 
 def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
@@ -243,7 +241,5 @@ _ENVIRONMENT.filters |= {
     "codes": _codes,
     "counted": counted,
     "duration": format_seconds,
-    "number": number_text,
-    "loss": lambda metric: LossWords(metric).name + LossWords(metric).unit,
     "values": values_text,
 }

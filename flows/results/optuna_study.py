@@ -20,7 +20,7 @@ from optuna.distributions import (
 )
 
 from prefect_tune.flows.reading.opened_study import open_study
-from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
+from prefect_tune.flows.results.trial_table import attributes_of, optuna_state
 from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.optimizers.documents import choices_of, value_document
 from prefect_tune.optimizers.space.space import Space
@@ -46,7 +46,7 @@ def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
                 params |= {f"{step}/{prefix}/{name}": value for name, value in known}
             ours, system = attributes_of(trial, opened.plan, moments)
             frozen = optuna.trial.create_trial(
-                state=optuna.trial.TrialState[OPTUNA_STATES[trial.state]],
+                state=optuna.trial.TrialState[optuna_state(trial)],
                 value=trial.loss if trial.has_loss else None,
                 params=params,
                 distributions={name: distributions[name] for name in params},

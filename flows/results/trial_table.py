@@ -11,16 +11,6 @@ from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
 
-OPTUNA_STATES: Mapping[TrialState, str] = {
-    TrialState.COMPLETE: "COMPLETE",
-    TrialState.STOPPED: "PRUNED",
-    TrialState.FAILED: "FAIL",
-    TrialState.RUNNING: "RUNNING",
-    TrialState.WAITING: "WAITING",
-}
-"""Optuna's names of trial states; a partial evaluation is PRUNED."""
-
-
 _ALWAYS = ("number", "value", "datetime_start", "datetime_complete", "duration", "state")
 _ORDER = (
     "number", "value", "datetime_start", "datetime_complete", "duration", "params_", "user_attrs_",
@@ -81,6 +71,7 @@ def attributes_of(
     has_ended = bool(found) or failure is not None
     ours: dict[str, Any] = {
         "state": str(trial.state),
+        "is_partial": trial.is_partial,
         "fidelity": plan.whole.part(trial.query) or "full",
         "subset": float(trial.query.get("subset", 1.0)),
         "folds": trial.query.get("folds") or plan.options.folds,
@@ -130,8 +121,15 @@ def _row(trial: TrialView, plan: StudyPlan, moments: Moments | None) -> dict[str
         **{f"params_{name}": value for name, value in params_of(trial.configuration).items()},
         **{f"user_attrs_{name}": value for name, value in ours.items()},
         **{f"system_attrs_{name}": value for name, value in system.items()},
-        "state": OPTUNA_STATES[trial.state],
+        "state": optuna_state(trial),
     }
+
+
+def optuna_state(trial: TrialView) -> str:
+    """Return Optuna's name of a trial's state; a partial trial is PRUNED."""
+    if trial.is_partial:
+        return "PRUNED"
+    return "FAIL" if trial.state == TrialState.FAILED else trial.state.upper()
 
 
 def _time(seconds: float | None) -> pd.Timestamp | None:

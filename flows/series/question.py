@@ -24,6 +24,7 @@ from prefect_tune.tasks.data.dataset import (
     value_bits,
 )
 from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.objective.metric import OF_POSITIVES
 
 _FIXED = ("target", "metric", "positive", "group", "key", "time", "test_size")
 """Options with the same value in all studies; a run that omits one has the value of the series."""
@@ -46,7 +47,7 @@ class Question:
     """
 
     kind: str
-    predicts: Literal["classes", "numbers"]
+    predicts: Literal["classification", "regression"]
     metric: str
     target: str | None = None
     positive: str | None = None
@@ -62,7 +63,7 @@ class Question:
     def of_study(cls, plan: StudyPlan, dataset: Dataset) -> Self:
         """Return the question of the first study of a series."""
         options = plan.options
-        is_bounded = any(b.quantity.name == "false_positive_rate" for b in options.bounds)
+        is_bounded = any(b.quantity.name in OF_POSITIVES for b in options.bounds)
         is_asked = is_bounded or plan.problem.find_metric().declared.asks_positive
         asks_positive = options.positive is not None or (len(dataset.classes) == 2 and is_asked)
         positive = str(dataset.classes[plan.problem.positive]) if asks_positive else None

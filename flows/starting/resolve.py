@@ -149,10 +149,10 @@ def resolve(
         text += f" replaces {_DEFAULT_FOLDS} folds (override with --folds)"
         notes.append(Note(text, "holdout"))
     notes += [*_class_notes(dataset, split, metric), *input_notes]
-    if given.bounds and not method_named(method).honours_constraints:
-        honouring = " or ".join(m.name for m in METHODS.without_plugins() if m.honours_constraints)
+    if given.bounds and not method_named(method).honors_constraints:
+        honoring = " or ".join(m.name for m in METHODS.without_plugins() if m.honors_constraints)
         text = f"{method} ignores constraints while searching; they only choose among its trials"
-        notes.append(Note(text, "method", method, f"{honouring} searches within them"))
+        notes.append(Note(text, "method", method, f"{honoring} searches within them"))
     if trials is not None and trials < (needed := optimizer.fewest_started):
         text = (
             f"method {method} starts {needed} configurations before it runs one in full; if "
@@ -220,13 +220,15 @@ def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Not
         yield Note(f"{text}; equal rows are in one fold, or all are test rows")
     if split.equal is not None:
         text = f"{split.equal.sum():,} of {(split.fold == TEST).sum():,} test rows equal a training"
-        yield Note(f"{text} row; the test loss is measured with and without these")
+        yield Note(f"{text} row; the test score is measured with and without these")
     if not dataset.classes:
         return
     rare = split.rare_classes(dataset.strata)
     if len(rare):
         text = f"{_named_classes(dataset, rare, split.fold == LEARN)} cannot be held out"
-        yield Note(f"{text}: every fold trains on them, and the loss covers the other classes only")
+        yield Note(
+            f"{text}: every fold trains on them, and the score covers the other classes only"
+        )
     is_test, known = split.fold == TEST, dataset.y[split.is_training]
     unknown = np.setdiff1d(dataset.y[is_test], known)
     if len(unknown):

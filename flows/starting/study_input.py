@@ -32,7 +32,12 @@ from prefect_tune.tasks.data.tables import FRAME
 from prefect_tune.tasks.fitting.epochs import (
     iterative_algorithms,
 )
-from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, Metric, metric_named
+from prefect_tune.tasks.objective.metric import (
+    DEFAULT_METRICS,
+    OF_POSITIVES,
+    Metric,
+    metric_named,
+)
 from prefect_tune.tasks.problem import Problem, check_plugins, open_store
 from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.user_space import SpaceCode, find_space, is_user_space
@@ -79,7 +84,7 @@ class StudyRequest:
         return replace(self, options=replace(self.options, **changes))
 
     @property
-    def predicts(self) -> Literal["classes", "numbers"] | None:
+    def predicts(self) -> Literal["classification", "regression"] | None:
         """Kind of target that the metric or space implies; None if neither is named."""
         if self.metric is not None:
             return self.metric.target
@@ -155,13 +160,13 @@ def read_input(
     space_name = options.space or DEFAULT_SPACES.get((dataset.kind, dataset.target))
     if space_name is None:
         raise BadInput(
-            f"no space predicts {dataset.target} from {dataset.kind}", remedy=f"use --space {_OWN}"
+            f"no space is for {dataset.target} on {dataset.kind}", remedy=f"use --space {_OWN}"
         )
     whole = request.space or space_named(space_name)
     if (whole.data, whole.target) != (dataset.kind, dataset.target):
         raise BadInput(
-            f"the space predicts {whole.target} from {whole.data}, and the data is {dataset.kind} "
-            f"whose target is {dataset.target}",
+            f"the space is for {whole.target} on {whole.data}, and the study is {dataset.target} "
+            f"on {dataset.kind}",
             option="space",
             value=whole.name,
             remedy=f"use --space {DEFAULT_SPACES.get((dataset.kind, dataset.target), _OWN)}",
@@ -232,7 +237,7 @@ def find_metric(
     rarer = int(np.argmin(np.bincount(y, minlength=2)[::-1]) == 0)
     positive = rarer if given is None else given
     metric = replace(metric, positive=positive)
-    is_bounded = any(b.quantity.name == "false_positive_rate" for b in options.bounds)
+    is_bounded = any(b.quantity.name in OF_POSITIVES for b in options.bounds)
     if options.positive is not None or not (is_bounded or metric.declared.asks_positive):
         return metric, []
     text = f"the positive class is {labels[positive]}, the rarer one (override with --positive)"

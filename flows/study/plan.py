@@ -40,7 +40,7 @@ class StudyPlan:
 
     Attributes:
         options: Resolved options; only options of the session are as given.
-        predicts: Kind of the target; None if only the data decided it.
+        predicts: Classification or regression; None if only the data decided it.
         aside: Dropped columns whose values are stored for the groups of a constraint.
         earlier_seconds: Seconds of algorithms in earlier studies, as in `Objective`.
         fixed_test: Columns of the ids that fix the test rows of a series, empty for groups and
@@ -53,7 +53,7 @@ class StudyPlan:
     data_name: str
     problem: Problem
     chance_loss: float | None
-    predicts: Literal["classes", "numbers"] | None = None
+    predicts: Literal["classification", "regression"] | None = None
     aside: tuple[str, ...] = ()
     start_configurations: tuple[Mapping[str, Any], ...] = ()
     earlier_seconds: tuple[PortableSeconds, ...] = ()

@@ -33,14 +33,14 @@ class StudyTotals:
 
     Attributes:
         told: Trials that have ended, including failed ones.
-        stopped: Trials with a loss from a partial evaluation.
+        partial: Trials with a loss from a partial evaluation.
         cache_hits: Fold steps served from the cache, failed trials included.
         seconds_saved: Seconds saved by the cache.
     """
 
     told: int = 0
     failed: int = 0
-    stopped: int = 0
+    partial: int = 0
     cost_seconds: float = 0.0
     cache_hits: int = 0
     seconds_saved: float = 0.0
@@ -49,7 +49,7 @@ class StudyTotals:
         """Add a trial, or remove it with `times=-1`."""
         self.told += times * trial.is_told
         self.failed += times * (trial.state == TrialState.FAILED)
-        self.stopped += times * (trial.state == TrialState.STOPPED)
+        self.partial += times * (trial.state == TrialState.STOPPED)
         self.cost_seconds += times * trial.cost_seconds
         outcome = trial.evaluation or trial.failure
         for step in outcome.steps if outcome else ():
@@ -85,7 +85,6 @@ class Progress:
         seconds: Study time, including earlier sessions.
         seconds_total: Time budget; None if unbounded.
         n_begun: Configurations started.
-        resumes_configurations: Whether a configuration can take several trials.
         phase: Current phase of the method or of the study; empty if unknown.
     """
 
@@ -98,20 +97,13 @@ class Progress:
     incumbent: Trial | None
     whole: Whole
     n_begun: int = 0
-    resumes_configurations: bool = False
     running: tuple[RunningTrial, ...] = ()
     phase: str = ""
 
     @property
     def losses(self) -> LossWords:
-        """Formatting of losses in the study's metric."""
+        """Wording of losses in the study's metric."""
         return LossWords(self.metric)
-
-    @property
-    def counts(self) -> str:
-        """Numbers of trials by outcome, as text."""
-        limit = None if self.resumes_configurations else self.trials_total
-        return counts_text(self.totals.told, self.totals.stopped, self.totals.failed, limit=limit)
 
     @property
     def seconds_left(self) -> float | None:
@@ -128,25 +120,23 @@ class Progress:
         return "" if trial is None else self.whole.part(trial.query.to_json())
 
     def best_line(self) -> str:
-        """Return the best loss, or why there is none, in one line."""
+        """Return the best score, or why there is none, in one line."""
         if (best := self.incumbent) is not None and best.loss is not None:
             return f"best {self.losses.named(best.loss)}{bracketed(self.part(best))}"
-        is_any_whole = self.totals.told > self.totals.failed + self.totals.stopped
+        is_any_whole = self.totals.told > self.totals.failed + self.totals.partial
         return f"no trial {'meets the constraints' if is_any_whole else 'has run in full'} yet"
 
     def status_line(self) -> str:
         """Return the progress in one line."""
-        parts = [] if self.incumbent is None else [self.best_line()]
-        if self.resumes_configurations:
-            begun = counted(self.n_begun, "configuration")
-            of_all = f"{self.n_begun}/{self.trials_total} configurations"
-            parts.append(of_all if self.trials_total else begun)
-        parts.append(self.counts)
-        if self.seconds_total is not None:
-            parts.append(f"{format_seconds(max(self.seconds_total - self.seconds, 0))} left")
-        saved = saved_text(self.totals.seconds_saved)
-        parts.append(f"cache {counted(self.totals.cache_hits, 'hit')}, {saved} saved")
-        return " · ".join(parts)
+        totals, left = self.totals, self.seconds_total and max(self.seconds_total - self.seconds, 0)
+        counts = (self.n_begun, totals.told, totals.partial, totals.failed)
+        parts = [
+            "" if self.incumbent is None else self.best_line(),
+            counts_text(*counts, limit=self.trials_total),
+            "" if left is None else f"{format_seconds(left)} left",
+            f"cache {counted(totals.cache_hits, 'hit')}, {saved_text(totals.seconds_saved)} saved",
+        ]
+        return " · ".join(filter(None, parts))
 
     def trial_line(self, trial: Trial) -> str:
         """Return the outcome of a trial in one short line, with its model."""

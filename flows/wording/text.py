@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prefect_tune.optimizers.documents import fidelity_text
+from prefect_tune.optimizers.method import counted as counted  # noqa: PLC0414
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
@@ -22,15 +23,6 @@ DURATION_PATTERN = r"\s*(\d+(\.\d+)?\s*[smhd]\s*)+"
 SIZE_PATTERN = r"\s*(\d+(?:\.\d+)?)\s*([KMGTkmgt]?[Bb])\s*"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def counted(n: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "path"), counted(2912, "path")
-    ('1 path', '2,912 paths')
-    """
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def parse_seconds(text: str, option: str) -> float:
@@ -104,19 +96,20 @@ def bracketed(text: str) -> str:
     return f" ({text})" if text else ""
 
 
-def counts_text(n_trials: int, n_stopped: int, n_failed: int, *, limit: int | None = None) -> str:
-    """Return the number of ended trials by outcome; `limit` is their maximum, if each runs in full.
+def counts_text(
+    n_begun: int, n_trials: int, n_partial: int, n_failed: int, *, limit: int | None = None
+) -> str:
+    """Return the number of configurations, with a limit, and of their ended trials by outcome.
 
-    >>> counts_text(8, 0, 1, limit=20), counts_text(12, 7, 0)
-    ('8 of 20 trials, 1 failed', '12 trials: 5 full, 7 partial, 0 failed')
+    >>> counts_text(20, 23, 19, 0)
+    '20 configurations in 23 trials: 4 complete, 19 partial, 0 failed'
     """
-    if n_stopped:
-        n_full = n_trials - n_stopped - n_failed
-        parts = f"{counted(n_trials, 'trial')}: {n_full:,} full, {n_stopped:,} partial"
-    else:
-        parts = counted(limit or n_trials, "trial")
-        parts = f"{n_trials:,} of {parts}" if limit else parts
-    return f"{parts}, {n_failed:,} failed"
+    begun = f"{n_begun:,} of " if limit else ""
+    partial = f"{n_partial:,} partial, " if n_partial else ""
+    return (
+        f"{begun}{counted(limit or n_begun, 'configuration')} in {counted(n_trials, 'trial')}: "
+        f"{n_trials - n_partial - n_failed:,} complete, {partial}{n_failed:,} failed"
+    )
 
 
 def saved_text(seconds: float) -> str:

@@ -55,15 +55,10 @@ def flash_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
         parts.append(f"{decisions['n_prune']} by expected improvement per second")
         yield f"flash began with {', '.join(parts[:-1])} and {parts[-1]}"
     if "shared_values" in decisions:
-        yield "best shared values, by kind of model:"
-        by_kind = decisions["shared_values"]
-        kinds_of: dict[str, list[str]] = {}
-        for kind, choices in by_kind.items():
-            for choice in choices:
-                (line,) = pipeline_lines({choice["step"]: choice})
-                kinds_of.setdefault(line, []).append(kind)
-        for line, kinds in sorted(kinds_of.items(), key=lambda item: -len(item[1])):
-            yield f"  {'all' if len(kinds) == len(by_kind) > 1 else ', '.join(kinds)}: {line}"
+        yield "best settings so far of the steps in every pipeline, by model family:"
+        for family, choices in decisions["shared_values"].items():
+            settings = [line for c in choices for line in pipeline_lines({c["step"]: c})]
+            yield f"  {family}: {'; '.join(settings)}"
     if "subspace" in decisions:
         yield f"flash tunes {counted(decisions['n_subspace_paths'], 'path')}, built from:"
         for step, algorithms in decisions["subspace"].items():
@@ -121,7 +116,7 @@ ADMM = Method(
     is_raced=True,
     ensemble="auto",
     options=AdmmOptions,
-    honours_constraints=True,
+    honors_constraints=True,
 )
 
 
@@ -260,7 +255,7 @@ def bracket_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
 
 _OF_BRACKETS: dict[str, Any] = {
     "options": BracketOptions,
-    "honours_constraints": True,
+    "honors_constraints": True,
     "fidelities": frozenset({"epochs", "subset", "folds"}),
     "compared_by_default": False,
     "render_decisions": bracket_lines,
@@ -362,7 +357,7 @@ BAPI = Method(
     "become the best; for models whose training takes seconds or more",
     implementation="prefect_tune.optimizers.methods.bapi.bapi:Bapi",
     options=BapiOptions,
-    honours_constraints=True,
+    honors_constraints=True,
     fidelities=frozenset({"epochs"}),
     draws_on_cost=True,
     compared_by_default=False,

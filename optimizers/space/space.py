@@ -93,7 +93,7 @@ class Space:
     steps: tuple[Step, ...]
     forbidden: frozenset[tuple[tuple[str, str], tuple[str, str]]] = frozenset()
     data: Literal["table", "events"] = "table"
-    target: Literal["classes", "numbers"] = "classes"
+    target: Literal["classification", "regression"] = "classification"
 
     def __post_init__(self) -> None:
         names = [s.name for s in self.steps]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import inf, isnan
+from math import inf, isnan, nan
 from typing import Literal
 
 
@@ -28,28 +28,34 @@ class Bootstraps:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """An upper bound on a quantity that is measured with each evaluation.
+    """A bound on a quantity that is measured with each evaluation.
 
     Attributes:
         name: Name of the quantity.
-        bound: Upper bound, at least 0.
+        bound: Largest allowed value, or the smallest one if `is_at_least`; at least 0.
     """
 
     name: str
     bound: float
+    is_at_least: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.bound < inf:
             raise ValueError(f"the bound of {self.name} must be at least 0; got {self.bound}")
 
+    def value(self, measured: Mapping[str, float]) -> float:
+        """Return the measured value such that less is better: mirrored at a smallest value."""
+        value = measured.get(self.name, nan)
+        return 2 * self.bound - value if self.is_at_least else value
+
     def excess(self, measured: Mapping[str, float]) -> float:
-        """Return the excess over the bound, as a multiple of the bound; at most 0 if it is met.
+        """Return by how much the bound is violated, as a multiple of it; at most 0 if it is met.
 
         For a bound of 0, the excess is the quantity itself. If the quantity is missing or not a
         number, the excess is infinite.
         """
-        value = measured.get(self.name)
-        return inf if value is None or isnan(value) else (value - self.bound) / (self.bound or 1.0)
+        value = self.value(measured)
+        return inf if isnan(value) else (value - self.bound) / (self.bound or 1.0)
 
 
 def violation(constraints: Iterable[Constraint], measured: Mapping[str, float]) -> float:

@@ -45,9 +45,9 @@ def is_number(column: pd.Series) -> bool:
 
 
 class _Combinations(TransformerMixin, BaseEstimator):
-    """Adds up to `n_combinations` columns made of two others; `target` is classes or numbers."""
+    """Adds up to `n_combinations` columns made of two others."""
 
-    def __init__(self, n_combinations: int = 16, target: str = "classes") -> None:
+    def __init__(self, n_combinations: int = 16, target: str = "classification") -> None:
         self.n_combinations = n_combinations
         self.target = target
 
@@ -100,7 +100,7 @@ class ArithmeticCombinations(_Combinations):
         if not varied.any():
             return scores
         with np.errstate(all="ignore"):
-            if self.target == "numbers":
+            if self.target == "regression":
                 scores[varied] = f_regression(ranks[:, varied], rankdata(y))[0]
             else:
                 scores[varied] = f_classif(ranks[:, varied], y)[0]
@@ -120,7 +120,7 @@ class CategoryInteractions(_Combinations):
 
     def _scored(self, X: pd.DataFrame, y: NDArray[Any]) -> Scored:
         labels = np.unique(y, return_inverse=True)[1]
-        if self.target == "numbers":
+        if self.target == "regression":
             borders = np.unique(np.quantile(y, np.linspace(0, 1, _BINS + 1)[1:-1]))
             labels = np.searchsorted(borders, y)
         values = {

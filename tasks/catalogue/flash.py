@@ -351,7 +351,7 @@ _FLASH_STEPS = (RESCALE, BALANCE, PREPROCESS, CLASSIFY)
 FLASH = Space("flash", (IMPUTE, ENCODE, *_FLASH_STEPS))
 HEALTHCARE = Space("healthcare", (CONSTRUCT_FEATURES, DENSIFY, *_FLASH_STEPS), data="events")
 REGRESSION = Space(
-    "regression", (IMPUTE, ENCODE, RESCALE, PREPROCESS_NUMBERS, REGRESS), target="numbers"
+    "regression", (IMPUTE, ENCODE, RESCALE, PREPROCESS_NUMBERS, REGRESS), target="regression"
 )
 _FEW_MODELS = (
     *chosen(CLASSIFY, "gaussian_nb"),
@@ -371,7 +371,7 @@ def _model_alone(algorithm: Algorithm, *before: Step) -> Space:
 
 
 def _numbers_alone(algorithm: Algorithm, *before: Step) -> Space:
-    return replace(_model_alone(algorithm, *before), target="numbers")
+    return replace(_model_alone(algorithm, *before), target="regression")
 
 
 _KERNEL_MACHINE = log_real(C=(1e-2, 1e3, 1.0), gamma=(1e-5, 1e3, 0.1))

@@ -58,11 +58,11 @@ def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
 
 
 def target_encoder(
-    *, smooth: float, target: str = "classes", random_state: int | None = None
+    *, smooth: float, target: str = "classification", random_state: int | None = None
 ) -> ColumnTransformer:
     """Encode categories by mean target or class shares; the overall mean weighs `smooth` rows."""
-    kind = "continuous" if target == "numbers" else "auto"
-    parts = (KFold if target == "numbers" else StratifiedKFold)(
+    kind = "continuous" if target == "regression" else "auto"
+    parts = (KFold if target == "regression" else StratifiedKFold)(
         _PARTS, shuffle=True, random_state=random_state
     )
     encoder = OutOfFoldEncoder(target_type=kind, smooth=smooth, cv=parts)

@@ -291,7 +291,7 @@ _BOOSTED_TREES_OF_SPARSE = tuple(
 
 def _space(name: str, first: Sequence[Step], models: Sequence[Algorithm], **more: Any) -> Space:
     """Return a space of the `first` steps, and those that all modern spaces share."""
-    is_numbers = more.get("target") == "numbers"
+    is_numbers = more.get("target") == "regression"
     score, balance = ("f_regression", ()) if is_numbers else ("f_classif", (BALANCE,))
     preprocess = step(
         "preprocess", NONE, percentile_of(score), PREPROCESS.algorithm("pca"), _NYSTROEM
@@ -313,9 +313,9 @@ def _of_events(name: str, construct: Step, models: Sequence[Algorithm]) -> Space
     return _space(name, (construct, DENSIFY), [*needed], data="events")
 
 
-MODERN = _of_tables("modern", (*BOOSTED_TREES, *MODELS), "classes")
+MODERN = _of_tables("modern", (*BOOSTED_TREES, *MODELS), "classification")
 MODERN_REGRESSION = _of_tables(
-    "modern_regression", (*BOOSTED_TREES_OF_NUMBERS, *MODELS_OF_NUMBERS), "numbers"
+    "modern_regression", (*BOOSTED_TREES_OF_NUMBERS, *MODELS_OF_NUMBERS), "regression"
 )
 MODERN_HEALTHCARE = _of_events(
     "modern_healthcare", CONSTRUCT_FEATURES, (*BOOSTED_TREES_OF_EVENTS, *MODELS)

@@ -42,9 +42,9 @@ SPACES: "Registry[Space]" = Registry(
 )
 """Spaces by name, independent of installed libraries."""
 DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
-    ("table", "classes"): "modern",
-    ("table", "numbers"): "modern_regression",
-    ("events", "classes"): "events",
+    ("table", "classification"): "modern",
+    ("table", "regression"): "modern_regression",
+    ("events", "classification"): "events",
 }
 """Default space by the kinds of data and target."""
 

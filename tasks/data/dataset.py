@@ -121,9 +121,9 @@ class Dataset:
         return np.zeros(len(self), dtype=bool) if self.is_test is None else self.is_test
 
     @property
-    def target(self) -> Literal["classes", "numbers"]:
+    def target(self) -> Literal["classification", "regression"]:
         """Kind of the target: classes or numbers."""
-        return "classes" if self.classes else "numbers"
+        return "classification" if self.classes else "regression"
 
     @cached_property
     def strata(self) -> NDArray[np.int32]:

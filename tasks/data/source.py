@@ -31,7 +31,7 @@ class Source:
         na_values: Texts that count as missing; None for the default list.
         decimal: Decimal mark of numbers in texts that do not decide it; None: the table decides.
         aside: Dropped columns that define groups of a constraint.
-        predicts: Kind of the target, classes or numbers; None to detect it.
+        predicts: Classification or regression; None to detect it from the target.
         texts: Columns of texts in earlier studies of a series, with numbers of hashed words, 0 for
             categories: later studies read them alike.
         keeps_ids: Whether the data set stores ids of its groups or keys, for the test rows of a
@@ -53,7 +53,7 @@ class Source:
     na_values: tuple[str, ...] | None = None
     decimal: Literal["point", "comma"] | None = None
     aside: tuple[str, ...] = ()
-    predicts: Literal["classes", "numbers"] | None = None
+    predicts: Literal["classification", "regression"] | None = None
     keeps_ids: bool = False
     texts: tuple[tuple[str, int], ...] = ()
 

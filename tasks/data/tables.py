@@ -374,7 +374,7 @@ def target_of(
     Args:
         target: The values.
         where: Name of the table in messages.
-        predicts: `classes` or `numbers`; None takes numbers with many distinct values as numbers.
+        predicts: `classification` or `regression`; None for regression on many distinct numbers.
         decimal: Decimal mark in the rest of the table, if it is known.
 
     Returns:
@@ -400,10 +400,10 @@ def target_of(
             f"target {target.name!r} of {where} has infinite values; remove or fix these rows"
         )
     if predicts is None and is_numeric and _are_numbers(target):
-        predicts = "numbers"
+        predicts = "regression"
         note = f"target {target.name} has {target.nunique()} different numbers"
         notes.append(f"{note}, so it is predicted as one; --metric error treats them as classes")
-    if predicts != "numbers":
+    if predicts != "regression":
         codes, values = pd.factorize(target)
         classes, order = np.unique(_labels(pd.Series(values)), return_inverse=True)
         seen: dict[str, str] = {}
@@ -417,7 +417,7 @@ def target_of(
     if not is_numeric:
         raise BadInput(
             f"target {target.name!r} of {where} holds {target.iloc[0]!r}, which cannot be "
-            "predicted as a number; choose a --metric and a --space for classes"
+            "predicted as a number; choose a --metric and a --space for classification"
         )
     return target.to_numpy(dtype=np.float64), (), notes
 
@@ -430,7 +430,7 @@ def number_texts(
     Raises:
         BadInput: If some of many different numbers are texts of another kind.
     """
-    found = None if predicts == "classes" else numbers_in(target, decimal)
+    found = None if predicts == "classification" else numbers_in(target, decimal)
     if found is None or (isinstance(found, NoNumbers) and target.nunique() <= _CLASSES):
         return target, []
     holds = f"target {target.name!r} of {where} holds"

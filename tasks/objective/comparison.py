@@ -7,13 +7,13 @@ challenger. For the error of single rows, the permutation test is the exact sign
 
 Over the nights of a series, decision k since the last promotion is made at the level
 0.05 k^-1.5 / zeta(1.5). The levels sum to 0.05, so by the union bound a champion that is as good as
-all its challengers is replaced by chance in at most 5 % of all series, whatever the dependence
+all its challengers is replaced by chance in at most 5% of all series, whatever the dependence
 between nights.
 
 A model is useful if it is better than the best constant prediction on the same rows. Two tests
 decide: one on the test rows, and one on the rows that the folds held out. The second has more rows,
 but its trial was chosen by them, so its p-value is multiplied by the number of configurations
-(Bonferroni). Each has half of the 2.5 % of a one-sided interval of 95 %.
+(Bonferroni). Each has half of the 2.5% of a one-sided interval of 95%.
 """
 
 from collections.abc import Sequence
@@ -53,14 +53,14 @@ _FLIPS_PER_LEVEL = 40
 """Permutations, as a multiple of 1 / level, so that the smallest p-value is far below the level."""
 _FLIPS_AT_ONCE = 1_000
 _NORMAL = 1.96
-"""Half of a 95 % interval, in standard errors."""
+"""Half of a 95% interval, in standard errors."""
 _ROUNDING = 1e-9
 """Relative tolerance at which two sums of pseudo-values count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimate with its 95 % interval."""
+    """An estimate with its 95% interval."""
 
     value: float
     low: float

@@ -5,7 +5,7 @@ column or by intervals. A trial's value is the mean over its folds (Ram et al. 2
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,7 +23,13 @@ from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
-from prefect_tune.tasks.objective.metric import Metric, Quantity, QuantityBound, metric_named
+from prefect_tune.tasks.objective.metric import (
+    OF_POSITIVES,
+    Metric,
+    Quantity,
+    QuantityBound,
+    metric_named,
+)
 from prefect_tune.tasks.objective.predictions import Predictions, with_reader
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import (
@@ -55,27 +61,36 @@ class HeldOutRows:
 
 
 def parse_constraint(text: str) -> QuantityBound:
-    """Parse `QUANTITY<=VALUE`.
+    """Parse `QUANTITY<=VALUE`, or `QUANTITY>=VALUE` if more is better.
 
     Raises:
         BadInput: If the syntax differs, or the value is not a number >= 0.
         UnknownName: If the quantity or the metric does not exist.
     """
-    match = re.fullmatch(r"\s*([^<>=(]+?)\s*(?:\((.*)\))?\s*<=\s*([^<>=]+?)\s*", text)
+    match = re.fullmatch(r"\s*([^<>=(]+?)\s*(?:\((.*)\))?\s*([<>]=)\s*([^<>=]+?)\s*", text)
     if match is None:
         raise _wrong(
             text,
             "write QUANTITY<=VALUE, for instance latency_us<=5000 or "
-            '"disparate_impact(age, bins=20:40:60, metric=auroc)<=0.1"',
+            '"group_gap(age, bins=20:40:60, metric=auroc)<=0.1"',
         )
-    name, arguments, value, bound = match[1], match[2], match[3], -1.0
+    name, arguments, operator, value = match.groups()
+    bound = -1.0
     with suppress(ValueError):
         bound = float(value)
     if not 0 <= bound < inf:
         raise _wrong(text, f"the bound must be a finite number >= 0; got {value!r}")
-    if name == "false_positive_rate" and bound > 1:
+    if name in OF_POSITIVES and bound > 1:
         raise _wrong(text, "the bound is a share from 0 to 1; write 5 percent as 0.05")
-    return QuantityBound(_parse_quantity(text, name, arguments), bound)
+    bounded = QuantityBound(_parse_quantity(text, name, arguments), bound)
+    if bounded.operator != operator:
+        column, named = bounded.quantity.column, bounded.quantity.text
+        ratio = (
+            f"disparate_impact({column})>=0.8 is the ratio of selection rates, of which more is "
+            f"better; the largest difference of a metric between groups is group_gap({column})<=0.1"
+        )
+        raise _wrong(text, ratio if column and operator == "<=" else f"write {named}<=VALUE")
+    return bounded
 
 
 def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: Split) -> None:
@@ -102,17 +117,15 @@ def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: 
 def check_measurable(quantity: Quantity, dataset: Dataset) -> None:
     """Raise BadInput if a quantity cannot be measured on a data set."""
     text, name = quantity.text, quantity.column
-    if quantity.name == "false_positive_rate" and len(dataset.classes) != 2:
+    if quantity.name in OF_POSITIVES and len(dataset.classes) != 2:
         raise _wrong(text, f"needs two classes; the data has {len(dataset.classes) or 'numbers'}")
     if quantity.metric and metric_named(quantity.metric).target != dataset.target:
-        raise _wrong(
-            text, f"{quantity.metric} is no metric for {dataset.target}, the data's target"
-        )
+        raise _wrong(text, f"{quantity.metric} is no metric for {dataset.target}")
     if not name:
         return
     if dataset.columns is None:
         raise _wrong(text, "groups need columns of a table; the data has events")
-    need_column(name, dataset.columns.columns, f"the table (--{_OPTION} {text})")
+    need_column(name, dataset.columns.columns, "the table", option=_OPTION, value=text)
     column = dataset.columns[name]
     is_number = pd.api.types.is_numeric_dtype(column.dtype)
     if quantity.bins and not is_number:
@@ -143,7 +156,7 @@ def _parse_quantity(text: str, name: str, arguments: str | None) -> Quantity:
         return _user_quantity(name)
     if name not in QUANTITIES:
         raise UnknownName("quantity of --constraint:", name, tuple(QUANTITIES))
-    known = ("column", "bins", "metric") if name == "disparate_impact" else ()
+    known = _ARGUMENTS.get(name, ())
     given = dict[str, Any]()
     for part in filter(None, map(str.strip, (arguments or "").split(","))):
         key, separator, value = map(str.strip, part.partition("="))
@@ -153,7 +166,7 @@ def _parse_quantity(text: str, name: str, arguments: str | None) -> Quantity:
             raise _wrong(text, f"{name} takes {takes} once; got {part!r}")
         given[key] = _parse_bins(text, value) if key == "bins" else value
     if known and "column" not in given:
-        raise _wrong(text, f"name the column of the groups, {name}(COLUMN)<=...")
+        raise _wrong(text, f"name the column of the groups, as in {name}(sex)")
     if "metric" in given:
         metric_named(given["metric"])
     return Quantity(name, **given)
@@ -239,7 +252,25 @@ def _false_positive_rate(quantity: Quantity, held_out: HeldOutRows) -> float:  #
     return float(found.mean()) if len(found) else 0.0
 
 
+def _groups(quantity: Quantity, held_out: HeldOutRows) -> Iterator[NDArray[np.intp]]:
+    """Yield the positions of each group's rows among the held-out rows."""
+    columns = held_out.dataset.columns
+    assert columns is not None  # noqa: S101 - checked before the study starts
+    numbers, _ = groups_of(columns[quantity.column].iloc[held_out.rows], quantity.bins)
+    return (np.flatnonzero(numbers == group) for group in np.unique(numbers[numbers >= 0]))
+
+
 def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
+    """Return the smallest rate of positive predictions in a group, divided by the largest rate.
+
+    It is nan if no row is predicted as positive.
+    """
+    is_found = held_out.predictions.label == held_out.metric.positive
+    rates = [float(is_found[rows].mean()) for rows in _groups(quantity, held_out)]
+    return min(rates) / max(rates) if any(rates) else float("nan")
+
+
+def _group_gap(quantity: Quantity, held_out: HeldOutRows) -> float:
     """Return the largest difference of a metric between two groups (equation A43).
 
     Groups for which the metric is undefined are skipped; nan if fewer than two groups are left.
@@ -247,11 +278,8 @@ def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
     dataset, metric = held_out.dataset, held_out.metric
     if quantity.metric:
         metric = metric_named(quantity.metric, metric.positive)
-    assert dataset.columns is not None  # noqa: S101 - checked before the study starts
-    numbers, _ = groups_of(dataset.columns[quantity.column].iloc[held_out.rows], quantity.bins)
     losses = []
-    for group in np.unique(numbers[numbers >= 0]):
-        of_group = np.flatnonzero(numbers == group)
+    for of_group in _groups(quantity, held_out):
         y, predicted = dataset.y[held_out.rows[of_group]], held_out.predictions.take(of_group)
         try:
             losses.append(metric.loss(y, predicted, len(dataset.classes)))
@@ -260,15 +288,21 @@ def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
     return max(losses) - min(losses) if len(losses) > 1 else float("nan")
 
 
-ON_PREDICTIONS = ("disparate_impact", "false_positive_rate")
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "group_gap": ("column", "bins", "metric"),
+    "disparate_impact": ("column", "bins"),
+}
+ON_PREDICTIONS = ("group_gap", *OF_POSITIVES)
 """Quantities measured on predictions alone; all others need the pipeline."""
 QUANTITIES: Mapping[str, Callable[[Quantity, HeldOutRows], float]] = {
     "latency_us": lambda _, held_out: _latency_us(held_out, 1),
     "batch_latency_us": lambda _, held_out: _latency_us(held_out, _BATCH),
     "model_size_bytes": lambda _, held_out: float(len(portable_pickle(held_out.pipeline()))),
+    "group_gap": _group_gap,
     "disparate_impact": _disparate_impact,
     "false_positive_rate": _false_positive_rate,
 }
 """Quantities that a study may bound, by name: microseconds of a call that predicts one row, or per
 row of 1,000; bytes of the pickled pipeline; the largest difference of a metric between two groups
-of rows, in the metric's unit; the share of negatives predicted as positive."""
+of rows, in the metric's unit; the ratio of selection rates; the share of negatives predicted as
+positive."""

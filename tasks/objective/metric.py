@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from prefect_tune.tasks.objective.predictions import Array, Predictions
 
-Target = Literal["classes", "numbers"]
+Target = Literal["classification", "regression"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,8 +43,9 @@ class MetricDeclaration:
             (N, n) that returns the losses, shape (N,), of N bootstraps at once. Without it they
             are computed from `row_losses`, or one by one.
         unit: Unit of the loss, for instance "percent".
-        symbol: Unit as printed after a loss, for instance " %".
-        loss_name: Name of the loss in texts; the metric's name if empty.
+        symbol: Unit as printed after a loss, for instance "%" or " EUR". Without one, users see the
+            score if there is a `best_score`.
+        title: Name of the printed number; the metric's name if empty.
         lower: Smallest loss possible.
         upper: Largest loss possible.
         score: Score behind the loss, as scikit-learn calls it; empty if none.
@@ -55,13 +56,13 @@ class MetricDeclaration:
     """
 
     name: str
-    target: Target = "classes"
+    target: Target = "classification"
     loss: str = ""
     row_losses: str = ""
     bootstrap_losses: str = ""
     unit: str = ""
     symbol: str = ""
-    loss_name: str = ""
+    title: str = ""
     lower: float = 0.0
     upper: float = float("inf")
     score: str = ""
@@ -74,7 +75,7 @@ class MetricDeclaration:
         references = (self.loss, self.row_losses, self.bootstrap_losses)
         is_right = (
             re.fullmatch(r"[a-z][a-z0-9_]*", self.name)
-            and self.target in ("classes", "numbers")
+            and self.target in ("classification", "regression")
             and (self.loss or self.row_losses or self.score)
             and all(REFERENCE.fullmatch(reference) for reference in references if reference)
             and self.lower < self.upper
@@ -82,8 +83,8 @@ class MetricDeclaration:
         if not is_right:
             raise ValueError(
                 f"{self}: a metric needs a name of lower-case letters, digits and _, the target "
-                "classes or numbers, a loss, row_losses or a score, functions as module:function, "
-                "and lower < upper"
+                "classification or regression, a loss, row_losses or a score, functions as "
+                "module:function, and lower < upper"
             )
 
     @property
@@ -99,7 +100,7 @@ _ERROR = MetricDeclaration(
     loss=f"{_RISK}:percent_wrong",
     row_losses=f"{_RISK}:percent_if_wrong",
     unit="percent",
-    symbol=" %",
+    symbol="%",
     upper=100.0,
     score="accuracy",
     best_score=1.0,
@@ -111,7 +112,7 @@ _AUROC = MetricDeclaration(
     loss=f"{_RISK}:missed_area",
     bootstrap_losses=f"{_RISK}:missed_areas",
     unit="1 - area",
-    loss_name="1 - auroc",
+    title="AUROC",
     upper=1.0,
     score="roc_auc",
     best_score=1.0,
@@ -169,21 +170,25 @@ def _scorers() -> Iterator[MetricDeclaration]:
     """Yield scikit-learn's scorers; the loss is 1 - score, or the error itself for `neg_`."""
     for name in sorted((*_NUMBER_SCORERS, *_CLASS_SCORERS)):
         is_negated = name.startswith("neg_")
-        target: Target = "numbers" if name in _NUMBER_SCORERS else "classes"
-        called = name.removeprefix("neg_") if is_negated else f"1 - {name}"
+        target: Target = "regression" if name in _NUMBER_SCORERS else "classification"
+        called = name.removeprefix("neg_")
+        words = called.replace("roc_auc", "AUROC").split("_")
+        words = [word.upper() if len(word) == 2 else word for word in words]  # such as R2 and F1
+        is_mean_error = "mean" in words and words[-1] == "error"  # such as MAE and RMSE
+        title = "".join(word[0].upper() for word in words) if is_mean_error else " ".join(words)
         rows, bootstraps = _ROW_LOSSES.get(name), _BOOTSTRAP_LOSSES.get(name)
         yield MetricDeclaration(
             name=name,
             target=target,
             row_losses=f"{_RISK}:{rows}" if rows else "",
             bootstrap_losses=f"{_RISK}:{bootstraps}" if bootstraps else "",
-            unit=called,
-            loss_name=called,
+            unit=called if is_negated else f"1 - {name}",
+            title=title,
             upper=_UPPER.get(name, 1.0),
             score=name,
             best_score=0.0 if is_negated else 1.0,
             all_wrong=1.0 if name == "accuracy" else None,
-            asks_positive=target == "classes" and name not in ("accuracy", "roc_auc"),
+            asks_positive=target == "classification" and name not in ("accuracy", "roc_auc"),
         )
 
 
@@ -193,7 +198,7 @@ METRICS: Registry[MetricDeclaration] = Registry(
     {declared.name: declared for declared in (_ERROR, _AUROC, *_scorers())},
 )
 """Declarations by name, in the order in which they are listed."""
-DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
+DEFAULT_METRICS: Mapping[Target, str] = {"classification": "error", "regression": "r2"}
 """Default metric by kind of target."""
 
 
@@ -305,46 +310,70 @@ def number_text(value: float | None, *, is_signed: bool = False) -> str:
     return f"{value:{sign},.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:{sign}.4g}"
 
 
+_UNKNOWN = MetricDeclaration(name="unknown", score="unknown")
+"""The metric of a plugin that is not installed."""
+
+
 @dataclass(frozen=True, slots=True)
 class LossWords:
-    """Wording of the losses of a metric, given its name.
+    """Wording of losses as the numbers that users ask for, given the name of the metric.
 
-    >>> LossWords("error").named(1 / 3), LossWords("auroc").named(0.12)
-    ('error 0.3333 %', '1 - auroc 0.12')
+    >>> LossWords("error").named(1 / 3), LossWords("auroc").named(0.1966)
+    ('error 0.3333%', 'AUROC 0.803')
     """
 
     metric: str
 
     @property
-    def name(self) -> str:
-        """Name of the loss."""
-        declared = METRICS.get(self.metric)
-        return self.metric if declared is None else declared.loss_name or declared.name
+    def _declared(self) -> MetricDeclaration:
+        return METRICS.get(self.metric) or _UNKNOWN
 
     @property
-    def unit(self) -> str:
-        """Unit after a space; empty if there is none."""
-        declared = METRICS.get(self.metric)
-        return "" if declared is None else declared.symbol
+    def is_score(self) -> bool:
+        """Whether the number is a score, of which more is better."""
+        return bool(self._declared.best_score) and not self._declared.symbol
+
+    @property
+    def name(self) -> str:
+        """Name of the number."""
+        return self._declared.title or self.metric
 
     @property
     def axis(self) -> str:
-        """Title of an axis or a column of losses."""
-        return f"{self.name},{self.unit}" if self.unit else self.name
+        """Title of an axis or a column, with the unit."""
+        unit = self._declared.symbol.strip()
+        return f"{self.name} ({unit})" if unit else self.name
+
+    def number(self, loss: float) -> float:
+        """Return the number that users see for a loss: the loss itself, or the score."""
+        known = self._declared
+        return known.best_score - loss / known.losses_per_score if self.is_score else loss
 
     def of(self, loss: float | None) -> str:
-        """Return a loss with its unit; a dash for None."""
-        return "-" if loss is None else f"{number_text(loss)}{self.unit}"
+        """Return the number with its unit; a dash for None."""
+        if loss is None or isnan(loss):
+            return "-"
+        number = self.number(loss)
+        is_share = self.is_score and abs(number) <= 1
+        return f"{f'{number:z.3f}' if is_share else number_text(number)}{self._declared.symbol}"
 
     def named(self, loss: float | None) -> str:
-        """Return the name of the loss and a loss with its unit."""
+        """Return the name and the number with its unit."""
         return f"{self.name} {self.of(loss)}"
+
+    def interval(self, low: float | None, high: float | None) -> str:
+        """Return an interval of losses as one of the numbers, the smallest first.
+
+        >>> LossWords("auroc").interval(0.1, 0.25)
+        '0.750 to 0.900'
+        """
+        return " to ".join(map(self.of, (high, low) if self.is_score else (low, high)))
 
     def without_equal(self, equal: "EqualRows") -> str:
         """Return a sentence on test rows that equal training rows."""
         text = f"{equal.n_equal:,} of {equal.n_rows:,} test rows equal a training row"
         if equal.are_left_out:
-            return f"{text} and are left out of the test loss; {self.named(equal.loss)} with them"
+            return f"{text} and are left out of the test score; {self.named(equal.loss)} with them"
         if equal.loss is None:
             return f"{text}; {self.name} cannot be measured without them"
         return f"{text}; {self.named(equal.loss)} without them"
@@ -372,7 +401,7 @@ class Usefulness:
     """Losses of a model and of the best constant prediction on the same rows.
 
     Attributes:
-        gain: Loss of the constant minus loss of the model; `low` to `high` is its 95 % interval.
+        gain: Loss of the constant minus loss of the model; `low` to `high` is its 95% interval.
         p: p-value of the hypothesis that the gain is at most 0.
         n_rare: Number of rows of the rare class; 0 if no class is rare.
         n_found: Number of these rows that the model predicts as the rare class.
@@ -388,9 +417,18 @@ class Usefulness:
     n_found: int = 0
 
 
+OF_POSITIVES = ("disparate_impact", "false_positive_rate")
+"""Quantities in [0, 1] that depend on the positive class."""
+
+
+def is_at_least(quantity: str) -> bool:
+    """Return whether the bound of a quantity, given as text, is its smallest allowed value."""
+    return quantity.startswith("disparate_impact(")
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number measured on the held-out rows of a fold for a fitted pipeline; smaller is better.
+    """A number measured on the held-out rows of a fold for a fitted pipeline.
 
     Attributes:
         name: One of `constraints.QUANTITIES`, or `FILE.py:FUNCTION`.
@@ -429,7 +467,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class QuantityBound:
-    """A constraint of a study: a quantity and its largest allowed value, in the quantity's unit."""
+    """A constraint of a study: a quantity and its largest or smallest allowed value."""
 
     quantity: Quantity
     bound: float
@@ -437,4 +475,14 @@ class QuantityBound:
     @property
     def constraint(self) -> Constraint:
         """The constraint as optimizers see it, by the quantity's text."""
-        return Constraint(self.quantity.text, self.bound)
+        return Constraint(self.quantity.text, self.bound, is_at_least(self.quantity.text))
+
+    @property
+    def operator(self) -> str:
+        """`>=` if the bound is the smallest allowed value, else `<=`."""
+        return ">=" if is_at_least(self.quantity.text) else "<="
+
+    @property
+    def text(self) -> str:
+        """The constraint as users write it."""
+        return f"{self.quantity.text}{self.operator}{self.bound:.15g}"

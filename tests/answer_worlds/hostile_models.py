@@ -92,7 +92,7 @@ NumberColumn = odd("NumberColumn", Number, predict=column)
 NumberNan = odd("NumberNan", Number, predict=put(np.nan, 2))
 
 
-def space_text(model, target="classes"):
+def space_text(model, target="classification"):
     """Return the text of a user's file with a space of one of these models."""
     return Path(__file__).read_text() + (
         "\n\nfrom prefect_tune import Algorithm, Space, Step\n"

@@ -26,7 +26,7 @@ def own_context(folder, model: str, n_classes: int, metric: str):
         y = LABELS[n_classes][np.digitize(y, borders)]
     data = folder / "own.csv"
     pd.DataFrame(X, columns=list("abcd")).assign(y=y).to_csv(data, index=False)
-    target = "classes" if n_classes else "numbers"
+    target = "classification" if n_classes else "regression"
     text, argument = space_text(model, target), "own.py:space"
     plain = context_of(folder)
     source = Source(str(data), target="y", predicts=target)

@@ -85,7 +85,7 @@ def test_overview_matches_the_declarations_of_methods() -> None:
     assert told == {
         m.name: (
             *(m.is_raced, m.has_portfolio, ends[m.ensemble]),
-            *(m.honours_constraints, bool(m.fidelities)),
+            *(m.honors_constraints, bool(m.fidelities)),
         )
         for m in METHODS.values()
     }

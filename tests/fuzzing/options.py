@@ -37,7 +37,7 @@ _USUAL: Mapping[str, tuple[Any, ...]] = {
     "method": ("flash", "random", "admm", "smac", "tpe", "fabolas", "hyperband", "bapi"),
     "methods": (["random", "tpe"], ["flash:r=5", "flash"]),
     "metric": ("auroc", "f1", "r2", "neg_log_loss", "average_precision"),
-    "constraint": (["latency_us<=50"], ["disparate_impact(count, bins=3:6)<=60"]),
+    "constraint": (["latency_us<=50"], ["group_gap(count, bins=3:6)<=60"]),
     "ensemble": ("single", "auto", 3),
     "epochs": (10,),
     "option": ({"variant": "paper"}, {"r": 5}, {"eta": 3}),

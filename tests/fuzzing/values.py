@@ -10,8 +10,8 @@ _NOTHING_LISTENS = "127.0.0.1:9"
 _TEXTS = (
     "", " ", "-", "--", "-1", "--json", "--trials=3", "=", "x=", "=1", "a=b=c", ",,", ":", ":=",
     "x()<=", "<=1", "latency_us<=nan", "latency_us<=1e999", "latency_us<=-1",
-    "disparate_impact(count, bins=)<=1", "disparate_impact(a, bins=0:1, metric=nothing)<=1",
-    "disparate_impact(count, bins=6:3)<=60", "[/x]", "[nan]", "{0}", "%s", "\\", "\x1b[31m", "\r",
+    "group_gap(count, bins=)<=1", "group_gap(a, bins=0:1, metric=nothing)<=1",
+    "group_gap(count, bins=6:3)<=60", "[/x]", "[nan]", "{0}", "%s", "\\", "\x1b[31m", "\r",
     "a\nb", "\u202eabc", "\ufeff", "\udcff", "\N{SNOWMAN}" * 3, "٣", "²", "1_000", "nan", "-inf",
     "1e999", "1e-320", "-0", "0x10", "00", "1,5", "9" * 30, "9" * 5000, "9" * 400 + "h",
     "9" * 400 + "GB", "0GB", "1h1h", "30 m", "None", "true", "[]", '{"a":1}', "[" * 200,

@@ -96,9 +96,9 @@ def full(n: int = N) -> StudyReport:
     """Return a study of n evaluations with everything, with hostile names and messages."""
     rng = np.random.default_rng(0)
     losses = (15 + rng.gamma(2.0, size=n) * 4).tolist()
-    states = ["failed" if k % 170 == 0 else "stopped" if k % 3 else "complete" for k in range(n)]
-    losses[1], states[1] = 12.5, "complete"
-    partial = [state == "stopped" for state in states]
+    states = ["failed" if k % 170 == 0 else "complete" for k in range(n)]
+    losses[1] = 12.5
+    partial = [k % 3 > 0 and k % 170 > 0 and k != 1 for k in range(n)]
     use = {"configurations": 9, "full": 7, "failed": 1, "best": 12.5, "trial": 1, "median": 14.0}
     return StudyReport(
         series=None,
@@ -111,6 +111,7 @@ def full(n: int = N) -> StudyReport:
             "loss": [None if s == "failed" else x for s, x in zip(states, losses, strict=True)],
             "cost_seconds": 1.0,
             "state": states,
+            "is_partial": partial,
             "fidelity": ["folds 1 of 3" if of else "full" for of in partial],
             "phase": ["design" if k < 40 else NASTY for k in range(n)],
         }),
@@ -149,7 +150,7 @@ def full(n: int = N) -> StudyReport:
             for name, share in (("folds 1 of 3", 1 / 3), ("full", 1.0))
         ]),
         curves=pd.DataFrame([
-            {"trial": k, "model": "tree" if k % 3 else NASTY, "state": "complete",
+            {"trial": k, "model": "tree" if k % 3 else NASTY, "is_partial": False,
              "losses": [30.0 / (e + 1) for e in range(10)], "configuration": k, "epochs": 10,
              "best": 3.0, "trainings": 2}
             for k in range(1, 7)

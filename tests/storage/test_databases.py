@@ -145,7 +145,7 @@ def old(either_address) -> Iterator[ArtifactStore]:
 def test_tables_change_only_with_the_schema_number() -> None:
     tables = [str(CreateTable(t)) for t in metadata.sorted_tables]
     indexes = sorted(str(CreateIndex(i)) for t in metadata.sorted_tables for i in t.indexes)
-    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (8, "1f855af78312238c")
+    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (9, "1f855af78312238c")
 
 
 def test_older_store_is_upgraded_without_losing_data(old, monkeypatch) -> None:

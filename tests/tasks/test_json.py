@@ -27,12 +27,14 @@ EVALUATION = Evaluation(
     ((0.5,), (0.25,)), 2, 1, ("key",), "no epoch 3", (0.25, 0.5),
 )  # fmt: skip
 FAILURE = Failure("error", "ValueError: é", "line 1", "fit model", 1, 2.5, STEPS, "printed")
-SOURCE = Source("t.csv", "target", group="a", drop=("b", "c"), aside=("b",), predicts="classes")
+SOURCE = Source(
+    "t.csv", "target", group="a", drop=("b", "c"), aside=("b",), predicts="classification"
+)
 
 
 def cases() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
     """Return stored values, and the function that reads each."""
-    small, text = SPACES["small"], "disparate_impact(age, bins=20:30:40, metric=auroc)<=0.07"
+    small, text = SPACES["small"], "group_gap(age, bins=20:30:40, metric=auroc)<=0.07"
     problem = Problem(
         "d", "s", "small", small.digest, "auroc", 3, positive=0, algorithms=algorithm_ids(small)
     )

@@ -174,7 +174,7 @@ def forest(): return IsolationForest(random_state=0)
 )
 def test_model_for_a_wrong_target_is_refused(tmp_path, estimators, of_classes, of_numbers) -> None:
     for estimator in estimators:
-        for target, is_taken in (("classes", of_classes), ("numbers", of_numbers)):
+        for target, is_taken in (("classification", of_classes), ("regression", of_numbers)):
             steps = f"(IMPUTE, ENCODE, Step('m', (Algorithm(id='a', estimator={estimator}),)))"
             space = f"space = Space('own', {steps}, target='{target}')\n"
             argument = write(tmp_path, KINDS + space)
@@ -183,7 +183,7 @@ def test_model_for_a_wrong_target_is_refused(tmp_path, estimators, of_classes, o
                 continue
             with pytest.raises(BadInput) as refused:
                 find_space(argument)
-            right = "classifier" if target == "classes" else "regressor"
+            right = "classifier" if target == "classification" else "regressor"
             assert estimator == "StandardScaler" or right in refused.value.remedy
 
 

@@ -41,7 +41,7 @@ def flows() -> None:
 
 
 def estimator() -> None:
-    search = PipelineSearch(predicts="classes", trials=10, constraint=["latency_us<=50"])
+    search = PipelineSearch(predicts="classification", trials=10, constraint=["latency_us<=50"])
     X, y = frame[["dose"]], frame["responder"]
     assert_type(search.fit(X, y, groups=[1, 2]), PipelineSearch)
     assert_type(search.predict(X), NDArray[Any])

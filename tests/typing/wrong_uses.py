@@ -16,7 +16,7 @@ from prefect_tune.tasks.catalogue.spaces import space_named
 
 prefect_tune.tunes  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 
-PipelineSearch("classes")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+PipelineSearch("classification")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 PipelineSearch(predicts="labels")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 PipelineSearch(trails=10)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 PipelineSearch(budget=30)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -24,6 +24,7 @@ from prefect_tune.deployments.report.page import (
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.wording.text import format_bytes, format_seconds, saved_text
 from prefect_tune.optimizers.trials.outcome import FailureKind
+from prefect_tune.tasks.objective.metric import is_at_least
 
 _ADVICE = {
     FailureKind.TIMEOUT: "more time, such as --trial-timeout 5m",
@@ -108,9 +109,11 @@ def trade_offs_section(report: StudyReport) -> Iterator[Section]:
 def _trade_off(report: StudyReport, quantity: str, found: pd.DataFrame) -> Iterator[Part]:
     words, bound = report.summary.losses, report.summary.constraints.get(quantity, inf)
     kinds = {True: "within the bound" if bound < inf else "measured", False: "beyond the bound"}
-    found = found.drop(columns="quantity").assign(kind=(found["value"] <= bound).map(kinds))
+    is_within = found["value"] >= bound if is_at_least(quantity) else found["value"] <= bound
+    found = found.drop(columns="quantity").assign(kind=is_within.map(kinds))
     front = found[found["is_best"]].drop(columns="is_best")
-    shown, edge = sampled(found, "loss"), sampled(front, "loss", 300)
+    samples = sampled(found, "loss"), sampled(front, "loss", 300)
+    shown, edge = (some.assign(loss=some["loss"].map(words.number)) for some in samples)
     is_wide = found["value"].min() > 0 and found["value"].max() > _WIDE * found["value"].min()
     labels = {"value": quantity, "loss": words.axis}
     axes = {"x": "value", "y": "loss", "labels": labels, "hover_data": ["trial"], **STYLE}
@@ -118,7 +121,7 @@ def _trade_off(report: StudyReport, quantity: str, found: pd.DataFrame) -> Itera
     line = px.line(edge.assign(line="Pareto front"), color="line", markers=True, **axes)
     style = {"color": "var(--c3)", "width": 2, "shape": "hv"}
     drawn.add_traces(line.update_traces(line=style, marker_size=8).data)
-    drawn.update_yaxes(range=visible_losses(found["loss"]))
+    drawn.update_yaxes(range=sorted(map(words.number, visible_losses(found["loss"]))))
     title, note = f"{words.name} and {quantity}", sample_note(shown, found, "full trial")
     if bound < inf:
         drawn.add_vline(x=bound, line_dash="dash", line_color="var(--ink)")

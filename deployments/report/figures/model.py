@@ -63,7 +63,7 @@ def _quality(model: ModelReport) -> Iterator[Part]:
         if auroc.low is not None:
             drawn = f"{auroc.n_draws:,} bootstraps of {units}"
             interval = f"{auroc.low:.3f} to {auroc.high:.3f} ({drawn})"
-        rows += [["AUROC", f"{auroc.value:.3f}"], ["95 % interval", interval]]
+        rows += [["AUROC", f"{auroc.value:.3f}"], ["95% interval", interval]]
     if (found := model.calibration) is not None:
         brier = f"{found.brier:.4f} ({found.brier_of_share:.4f} with one probability for all rows)"
         error = f"{100 * found.expected_error:.1f} points"
@@ -82,7 +82,7 @@ def _quality(model: ModelReport) -> Iterator[Part]:
     drawn.add_scatter(x=[0, end], y=[0, end], mode="lines", name="perfect", line=dashed)
     shares = {"range": [0, end], "tickformat": ".0%"}
     drawn.update_xaxes(**shares).update_yaxes(**shares)
-    note = "Equally many test rows in each bin, with Wilson's 95 % intervals."
+    note = "Equally many test rows in each bin, with Wilson's 95% intervals."
     yield Figure("Calibration", drawn, 400, note)
     texts = dict.fromkeys(("predicted", "observed", "low", "high"), _percent)
     yield Table.of(f"Predicted and observed shares of {positive}", bins, texts)
@@ -97,10 +97,10 @@ def codes_section(report: StudyReport) -> Iterator[Section]:
         return
     codes = [code for code in effects.codes if code.strength > _NO_EFFECT][:_MOST_CODES]
     if not codes:
-        yield Section("codes", title, "No single code affects the loss of the model.")
+        yield Section("codes", title, "No single code affects the score of the model.")
         return
     words = LossWords(model.measure)
-    change = "drop in AUROC" if words.metric == "auroc" else f"rise in {words.axis}"
+    change = f"drop in {words.name}" if words.is_score else f"rise in {words.axis}"
     meaning = "higher values mean"
     columns = ["code and columns", "description", change, meaning]
     rows = [row for code in codes for row in _code_rows(model, code, effects.n_rows)]

@@ -35,21 +35,25 @@ def progress_section(report: StudyReport) -> Iterator[Section]:
         texts = {"seconds": format_seconds, "loss": report.loss_text}
         table = Table.of("Incumbents", report.incumbents, texts)
         figures = [_progress(report, known, x) for x in ("seconds", "evaluations")]
-        yield Section("progress", "Loss over time", "", [*figures, table])
+        yield Section("progress", "Score over time", "", [*figures, table])
 
 
 def _progress(report: StudyReport, known: pd.DataFrame, x: str) -> Figure:
     view, shown, end = report.summary, sampled(known, "loss"), known[x].iloc[-1]
+    number = view.losses.number
     drawn = px.scatter(
-        shown.assign(kind=shown["state"].map({"complete": "full", "stopped": "partial"})),
+        shown.assign(
+            loss=shown["loss"].map(number),
+            kind=shown["is_partial"].map({False: "complete", True: "partial"}),
+        ),
         x=x,
         y="loss",
         color="kind",
         symbol="kind",
         opacity=0.75,
         hover_data=["trial", "fidelity", "cost_seconds", "phase"],
-        labels={"loss": report.summary.losses.axis},
-        color_discrete_map={"full": "var(--c0)", "partial": "var(--c4)"},
+        labels={"loss": view.losses.axis},
+        color_discrete_map={"complete": "var(--c0)", "partial": "var(--c4)"},
         **STYLE,
     )
     leads = sampled(report.incumbents, "loss", _MOST_LEADS)
@@ -59,7 +63,7 @@ def _progress(report: StudyReport, known: pd.DataFrame, x: str) -> Figure:
     for run, line in pd.concat([leads, until]).sort_index(kind="stable").groupby(runs):
         drawn.add_scatter(
             x=line[x],
-            y=line["loss"],
+            y=line["loss"].map(number),
             mode="lines",
             name="best so far",
             legendgroup="best so far",
@@ -70,10 +74,10 @@ def _progress(report: StudyReport, known: pd.DataFrame, x: str) -> Figure:
     low, high = visible_losses(known["loss"])
     if view.chance_loss is not None and view.chance_loss <= high:
         style = {"line_dash": "dot", "line_color": "var(--muted)"}
-        drawn.add_hline(y=view.chance_loss, annotation_text="guessing", **style)
-    drawn.update_xaxes(rangemode="tozero").update_yaxes(range=[low, high])
+        drawn.add_hline(y=number(view.chance_loss), annotation_text="baseline", **style)
+    drawn.update_xaxes(rangemode="tozero").update_yaxes(range=sorted(map(number, (low, high))))
     note = sample_note(shown, known, "evaluation")
-    note += "Partial losses are not comparable with full ones." if view.n_stopped else ""
+    note += "Partial trials are not comparable with complete ones." if view.n_stopped else ""
     return Figure(f"Over {'time' if x == 'seconds' else x}", drawn, note=note, is_half=True)
 
 
@@ -87,12 +91,15 @@ def paths_section(report: StudyReport) -> Iterator[Section]:
         losses = rows.melt(["label", "configurations"], ["best", "median"], "loss of", "loss")
         axes = {"x": "loss", "y": "label", "color": "loss of", "symbol": "loss of"}
         symbols = ["circle", "line-ns-open"]
-        labels = {"loss": report.summary.losses.axis}
-        drawn = px.scatter(losses, symbol_sequence=symbols, labels=labels, **axes, **STYLE)
+        words = report.summary.losses
+        labels = {"loss": words.axis}
+        numbers = losses.assign(loss=losses["loss"].map(words.number))
+        drawn = px.scatter(numbers, symbol_sequence=symbols, labels=labels, **axes, **STYLE)
         drawn = with_labels(drawn.update_traces(marker_size=11), rows["label"])
         low, high = visible_losses(losses["loss"])
-        drawn.update_xaxes(range=[low, max(high, rows["best"].max() + 0.04 * (high - low))])
-        title = "Best and median loss by algorithm"
+        high = max(high, rows["best"].max() + 0.04 * (high - low))
+        drawn.update_xaxes(range=sorted(map(words.number, (low, high))))
+        title = "Best and median score by algorithm"
         parts.append(Figure(title, drawn, 120 + 24 * len(rows)))
     texts = {"best": report.loss_text, "median": report.loss_text}
     parts.append(Table.of("Algorithms by step", report.algorithms, texts))
@@ -105,15 +112,15 @@ def importance_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section; without an importance, it gives the reason."""
     found, parts = report.importance, list[Part]()
     learned = counted(found.n_configurations, "configuration")
-    predicted = f"{100 * max(found.r2 or 0.0, 0.0):.0f} % of the variance of unseen configurations"
-    note = f"Not known yet: {learned} with a comparable loss, and {found.reason}."
+    predicted = f"{100 * max(found.r2 or 0.0, 0.0):.0f}% of the variance of unseen configurations"
+    note = f"Not known yet: {learned} with a comparable result, and {found.reason}."
     if found.r2 is not None:
         note += f" A random forest predicts only {predicted}."
     if found.effects:
         note = (
             f"The drop in the R2 of a random forest when the values of a choice are permuted. The "
             f"forest learned from {learned} and predicts {predicted}. The search samples mostly "
-            "where losses are low; estimates elsewhere are weak."
+            "where results are good; estimates elsewhere are weak."
         )
         rows = [(input_name(of.input), of.drop, of.deviation) for of in found.effects]
         drops = pd.DataFrame(rows, columns=["choice", "drop in R2", "±"])
@@ -147,17 +154,19 @@ def fidelities_section(report: StudyReport) -> Iterator[Section]:
 
 def _curves(report: StudyReport) -> Iterator[Part]:
     curves, shown = report.curves, report.curves.head(_MOST_CURVES)
-    points = shown.explode("losses").astype({"losses": "float64"})
+    words, points = report.summary.losses, shown.explode("losses").astype({"losses": "float64"})
+    low_high = visible_losses(points["losses"])
+    points["losses"] = points["losses"].map(words.number)
     points["epoch"] = points.groupby("trial").cumcount() + 1
     is_last = points["epoch"] == points["epochs"]
     points = points[is_last | (points["epoch"] % -(-points["epochs"] // _MOST_EPOCHS) == 0)]
     axes = {"x": "epoch", "y": "losses", "color": "model", "line_group": "trial"}
-    labels = {"losses": report.summary.losses.axis}
+    labels = {"losses": words.axis}
     drawn = px.line(points, hover_data=["trial"], labels=labels, markers=True, **axes, **STYLE)
     drawn.update_traces(line_width=1.4, marker_size=4, opacity=0.8)
-    drawn.update_yaxes(range=visible_losses(points["losses"]))
+    drawn.update_yaxes(range=sorted(map(words.number, low_high)))
     note = sample_note(shown, curves, "training")
-    yield Figure("Loss after each epoch, by model", drawn, 420, note)
+    yield Figure("Score after each epoch, by model", drawn, 420, note)
     table = shown.drop(columns=["losses", "configuration"])
     yield Table.of("Trainings", table, {"best": report.loss_text})
 

@@ -202,18 +202,17 @@ def observations(history: History, objective: Objective, options: AdmmOptions) -
         reach = _F_HAT * np.ptp(losses) if chance is None else max(chance - origin, 0.0)
         worst = max(float(reach), 1e-12) / unit
     # Quantities are divided by their bounds, or by a typical value if the bound is 0.
-    names = [c.name for c in objective.constraints]
-    values = np.full((len(trials), len(names)), np.nan)
+    constraints = objective.constraints
+    values = np.full((len(trials), len(constraints)), np.nan)
     for row, trial in enumerate(trials):
         if trial.evaluation is not None:
-            measured = trial.evaluation.constraints
-            values[row] = [measured.get(name, np.nan) for name in names]
-    bounds = np.array([c.bound for c in objective.constraints])
+            values[row] = [c.value(trial.evaluation.constraints) for c in constraints]
+    bounds = np.array([c.bound for c in constraints])
     units = bounds.copy()
     for i in np.flatnonzero(bounds == 0):
         positive = values[:, i][values[:, i] > 0]
         units[i] = float(np.median(positive)) if len(positive) else 1.0
-    values = values / units if names else values
+    values = values / units if constraints else values
     in_units = (bounds > 0).astype(np.float64)
     is_idle = ~(values > in_units).any(axis=0)
     values[~np.isfinite(values)] = _UNKNOWN

@@ -37,7 +37,7 @@ from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.documents import from_document, to_document
-from prefect_tune.optimizers.method import Method, Reason, two_digits
+from prefect_tune.optimizers.method import Method, Reason, counted, two_digits
 from prefect_tune.optimizers.methods.declarations import FLASH, FlashOptions
 from prefect_tune.optimizers.methods.flash.cost import PathCost
 from prefect_tune.optimizers.methods.flash.design import PathTable, design_order
@@ -256,8 +256,8 @@ class Flash(Optimizer):
         wanted, n_prune = phase_lengths(self.options, table, None, n_known, are_enough=are_enough)
         if n < wanted + n_extra + n_prune:
             decided.notes.append(
-                f"the budget holds too few trials for phases of {wanted + n_extra} + "
-                f"{n_prune}; they are {decided.n_init} + {decided.n_prune}"
+                f"the budget is small: phases 1 and 2 had {decided.n_init} + {decided.n_prune} "
+                f"trials instead of {wanted + n_extra} + {n_prune}"
             )
         return 3
 
@@ -340,7 +340,8 @@ class Flash(Optimizer):
         """Decide on G', the product of the algorithms of the r best paths."""
         decided, paths, wanted = self._decided, self._table.paths, self.options.r
         if len(paths) < wanted:
-            decided.notes.append(f"r is {wanted}, and the paths are {len(paths)}: all are kept")
+            n_paths = counted(len(paths), "path")
+            decided.notes.append(f"all paths are kept: the space has {n_paths}, and r is {wanted}")
         log_ei, log_cost = self._scores.terms(self.history, is_next_run=False)
         scores = log_ei - log_cost
         best = ranked(scores, None if self.is_of_paper else rng)[:wanted]

@@ -76,7 +76,7 @@ class Format:
         name: Name that `--format` takes.
         description: A phrase for data in this format, with an article.
         kind: A table with its target, or patient events, whose labels are a separate table.
-        recognises: Returns whether data seem to have this format.
+        recognizes: Returns whether data seem to have this format.
         read: Returns the frames of a file or folder, given the columns to read as texts. Frames of
             events have columns with names in `event_tables`.
         subfolder: Subfolder with its files; empty for the folder itself.
@@ -91,7 +91,7 @@ class Format:
     name: str
     description: str
     kind: Literal["table", "events"]
-    recognises: Callable[[Given], bool]
+    recognizes: Callable[[Given], bool]
     read: "Callable[[Location, Sequence[str]], Iterable[pd.DataFrame]]"
     subfolder: str = ""
     splits: str = ""
@@ -161,7 +161,7 @@ def recognise(
     if given.is_folder:
         location.parts()  # refuses tables whose files also hold deleted rows
     if found is not None:
-        if found.folder_holds and not found.recognises(given):
+        if found.folder_holds and not found.recognizes(given):
             raise BadInput(
                 f"{location.url} is not {found.description}: a folder with {found.folder_holds}"
             )
@@ -169,7 +169,7 @@ def recognise(
     asked = []
     plugins = (one for one in FORMATS.usable() if one.name not in FORMATS.own)
     for candidate in chain([*FORMATS.without_plugins()][::-1], plugins):
-        if kind in (None, candidate.kind) and candidate.recognises(given):
+        if kind in (None, candidate.kind) and candidate.recognizes(given):
             return candidate
         asked.append(candidate)
     if not given.is_folder:

@@ -276,7 +276,7 @@ OMOP = Format(
     name="omop",
     description="tables of the OMOP common data model",
     kind="events",
-    recognises=lambda given: (
+    recognizes=lambda given: (
         given.is_folder and bool(given.location.tables([c.table for c in _CLINICAL]))
     ),
     read=lambda folder, _: _read(folder),

@@ -107,7 +107,7 @@ SYNTHEA = Format(
     name="synthea",
     description="a CSV export of Synthea",
     kind="events",
-    recognises=lambda given: (
+    recognizes=lambda given: (
         given.is_folder
         and "patients" in (found := given.location.tables(_TABLES))
         and len(found) > 1

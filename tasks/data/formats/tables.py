@@ -28,7 +28,7 @@ EVENTS = Format(
     name="events",
     description="a table of patient events",
     kind="events",
-    recognises=_is_log,
+    recognizes=_is_log,
     read=lambda location, _: read_events(location),
 )
 
@@ -71,7 +71,7 @@ MEDS = Format(
     name="meds",
     description="a MEDS data set",
     kind="events",
-    recognises=lambda given: given.is_folder and given.location.below("data").is_folder(),
+    recognizes=lambda given: given.is_folder and given.location.below("data").is_folder(),
     read=EVENTS.read,
     subfolder="data",
     splits="metadata/subject_splits.parquet",
@@ -131,6 +131,6 @@ TABLE = Format(
     name="table",
     description="a table",
     kind="table",
-    recognises=lambda given: given.table is not None,
+    recognizes=lambda given: given.table is not None,
     read=_read,
 )

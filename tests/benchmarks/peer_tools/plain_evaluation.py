@@ -5,6 +5,7 @@ A separate process evaluates, and is ended at the time limit, like our workers.
 
 import json
 import multiprocessing
+from collections.abc import Mapping
 from contextlib import suppress
 from math import inf
 from multiprocessing.connection import Connection
@@ -23,6 +24,7 @@ from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import REFIT, import_split, make_split
+from prefect_tune.tasks.objective.metric import Target
 from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids, open_store
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.trial.evaluate import evaluate_query
@@ -36,13 +38,18 @@ _TRIAL_SHARE, _LEAST_TRIAL_SECONDS = 0.1, 10.0
 _REFIT_SECONDS, _LOOK_SECONDS = 600.0, 0.05
 
 
+_TARGETS: Mapping[str, Target] = {"classes": "classification", "numbers": "regression"}
+"""Targets by the kind of a table."""
+
+
 def space_of(task: Task) -> Space:
     """Return the space in the options, or the product's default, without missing libraries.
 
     Of several, written `space=flash+regression`, the one for the kind of the target is used.
     """
-    named = task.options.get("space", DEFAULT_SPACES["table", task.kind])
-    (space,) = (s for s in map(space_named, named.split("+")) if s.target == task.kind)
+    target = _TARGETS[task.kind]
+    named = task.options.get("space", DEFAULT_SPACES["table", target])
+    (space,) = (s for s in map(space_named, named.split("+")) if s.target == target)
     return usable_part(space)
 
 
@@ -56,7 +63,8 @@ class PlainEvaluator:
 
     def __init__(self, task: Task, source: Source | None = None) -> None:
         self.space, self._task = space_of(task), task
-        table = Source(task.train, target=task.target, test=task.test, predicts=task.kind)
+        predicts = _TARGETS[task.kind]
+        table = Source(task.train, target=task.target, test=task.test, predicts=predicts)
         self._source = source or table
         self._limit = max(_LEAST_TRIAL_SECONDS, _TRIAL_SHARE * task.seconds)
         # Forked: what is imported here need not be imported again after a trial was ended.

@@ -14,7 +14,7 @@ CHANGES = (
     (r"\b[0-9a-f]{12,64}\b", "KEY"),
     (r"\d[\d.,]* ?[KMG]?B\b", "SIZE"),
     (r"\d[\d.]*s\b", "SECONDS"),
-    (r"model_size_bytes(:?) +[\d,]+", r"model_size_bytes\1 BYTES"),
+    (r"model_size_bytes(:?|<=1000000) +[\d,]+", r"model_size_bytes\1 BYTES"),
     (r"cache: .*", "cache: ..."),
     (r", served \d+ times", ", served N times"),
     (r"process \d+ on [\w.-]+", "process N on HOST"),

@@ -31,7 +31,7 @@ def test_command_prepares_the_study_and_its_flow_takes_over(run, tmp_path, monke
     prepared_by_the_flow = "prefect_tune.flows.tune.prepare_run"
     monkeypatch.setattr(prepared_by_the_flow, lambda *_, **__: pytest.fail("again"))
     command = ("run", write_table(tmp_path), *SMALL, "--method", "random", "--study", "s")
-    command += ("--constraint", "disparate_impact(colour)<=100")
+    command += ("--constraint", "group_gap(colour)<=100")
     first = run(*command, "--trials", 1, "--cache-budget", "1GB", "--json")
     assert first.exit_code == 0, first.stderr
     assert json.loads(first.stdout) == run.json("show", "s")
@@ -177,7 +177,7 @@ WALK = Method(
     purpose="each path with its default values, in order",
     implementation=f"{__name__}:Walk",
     options=WalkOptions,
-    honours_constraints=True,
+    honors_constraints=True,
 )
 
 

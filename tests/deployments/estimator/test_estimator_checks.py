@@ -26,7 +26,7 @@ TYPICAL = {
 pytestmark = pytest.mark.usefixtures("server")
 
 
-def search(predicts: Literal["classes", "numbers"], space: str = "") -> PipelineSearch:
+def search(predicts: Literal["classification", "regression"], space: str = "") -> PipelineSearch:
     """Return a search with one trial of the only pipeline of a space."""
     return PipelineSearch(
         predicts=predicts,
@@ -47,15 +47,17 @@ def cases() -> Iterator[object]:
     A search for numbers has the checks of regressors and typical other ones. The remaining checks
     would test the same code as for classes.
     """
-    for estimator, check in parametrize_with_checks([search("classes"), search("numbers")]).args[1]:
+    for estimator, check in parametrize_with_checks(
+        [search("classification"), search("regression")]
+    ).args[1]:
         options = check.keywords if isinstance(check, partial) else {}
         name = getattr(check, "func", check).__name__
-        if estimator.predicts == "numbers" and not ("regress" in name or name in TYPICAL):
+        if estimator.predicts == "regression" and not ("regress" in name or name in TYPICAL):
             continue
         if name == "check_array_api_input":  # which needs an array library
             continue
         words = [estimator.predicts, name, *(f"{key}={value}" for key, value in options.items())]
-        is_typical = name in TYPICAL and estimator.predicts == "classes" and not options
+        is_typical = name in TYPICAL and estimator.predicts == "classification" and not options
         marks = () if is_typical else pytest.mark.full
         yield pytest.param(estimator, check, id=" ".join(words), marks=marks)
 
@@ -68,7 +70,7 @@ def test_scikit_learn_check_passes(estimator: PipelineSearch, check: Callable[..
 def test_decision_function_exists_only_if_the_fitted_model_has_one() -> None:
     """Before a fit, the consistency check of scikit-learn finds none, so this test repeats it."""
     X, y = make_blobs(60, centers=[(2, 2), (4, 4)], random_state=0)
-    linear, neighbours = search("classes"), search("classes", "neighbours")
+    linear, neighbours = search("classification"), search("classification", "neighbours")
     assert not hasattr(linear, "decision_function")
     assert hasattr(linear, "predict_proba")
     linear.fit(X, y)

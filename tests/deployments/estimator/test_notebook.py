@@ -24,7 +24,7 @@ def test_notebook_is_committed_without_outputs_and_runs(
     (shown,) = searched
     assert shown.output_type == "display_data"
     (line,) = shown.data["text/plain"].splitlines()  # progress is one line that came to its end
-    assert re.match(r"best error [\d.]+ % · 8/8 .*final model", line)
+    assert re.match(r"best error [\d.]+% · 8 of 8 .*final model", line)
     score, pipeline, results, studies = [outputs[-1].data["text/plain"] for outputs in looks[:4]]
     assert float(score) > 0.9
     assert "'fit model':" in pipeline

@@ -188,7 +188,7 @@ def test_regression_is_inferred_from_the_target() -> None:
 
 def test_unfitted_search_is_a_classifier_or_regressor_by_its_parameters() -> None:
     assert is_classifier(search())
-    for numbers in ({"predicts": "numbers", "space": None}, {"metric": "r2"}):
+    for numbers in ({"predicts": "regression", "space": None}, {"metric": "r2"}):
         assert is_regressor(search(**numbers))
     assert is_regressor(search(space="regression"))
 
@@ -219,7 +219,7 @@ X, Y = rows(30)
         ({"groups": [1, "b"] * 15}, {}, r"groups .*\(int, str\)"),
         ({"groups": pd.Series([None, *range(29)], dtype=object)}, {}, "1 of 30"),
         ({}, {"predicts": "labels"}, "predicts 'labels'"),
-        ({}, {"predicts": "classes", "metric": "r2"}, "r2 .*classes"),
+        ({}, {"predicts": "classification", "metric": "r2"}, "r2 .*regression"),
         ({}, {"method": "magic"}, "magic"),
         ({}, {"trials": 0}, "trials=0"),
         ({}, {"folds": 31}, "31 folds"),

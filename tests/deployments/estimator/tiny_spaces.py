@@ -18,5 +18,5 @@ half_fail = Space("half_fail", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC, COM
 numbers = Space(
     "numbers",
     (IMPUTE, ENCODE, Step("fit model", (model("linear_model.Ridge"),))),
-    target="numbers",
+    target="regression",
 )

@@ -82,7 +82,7 @@ def test_report_of_a_study_answers_on_its_first_screen_in_light_and_dark_mode(
     lines, following = (page.locator(".card").nth(i) for i in range(2))
     ends = [card.bounding_box() for card in (lines, following)]
     assert max(box["y"] + box["height"] for box in ends) <= DESK["height"]
-    assert re.search(r"cross-validated.*test rows.*guessing", lines.inner_text(), re.DOTALL)
+    assert re.search(r"cross-validated.*test rows.*baseline", lines.inner_text(), re.DOTALL)
     n_figures = page.locator(".figure").count()
     assert page.locator(".figure .main-svg").count() >= n_figures >= 4
     light = background(page)

@@ -157,7 +157,7 @@ def test_partial_trainings_of_a_configuration_form_one_curve(reported) -> None:
     first, other = report.curves.to_dict("records")
     assert (first["trial"], first["losses"]) == (2, [9.0, 8.0, 6.0, 5.0])
     assert [of["trainings"] for of in (first, other)] == [2, 1]
-    assert [of["state"] for of in (first, other)] == ["complete", "stopped"]
+    assert [of["is_partial"] for of in (first, other)] == [False, True]
     levels = report.levels[["fidelity", "evaluated"]].to_numpy().tolist()
     assert levels == [["epochs 2", 2], ["full", 1]]
 
@@ -214,7 +214,8 @@ def test_progress_is_ordered_by_the_last_end_of_each_trial(reported) -> None:
     assert progress["trial"].tolist() == [1, 2, 0, 3]
     assert progress["seconds"].tolist() == [1.0, 2.0, 3.5, 3.5]
     assert progress["loss"].fillna(-1).tolist() == [7.0, -1, 5.0, 4.0]
-    assert progress["state"].tolist() == ["stopped", "failed", "complete", "complete"]
+    assert progress["state"].tolist() == ["complete", "failed", "complete", "complete"]
+    assert progress["is_partial"].tolist() == [True, False, False, False]
     assert progress["fidelity"].tolist() == ["folds 1 of 3", "full", "full", "full"]
     assert set(progress["phase"]) == {"first"}
     leads = report.incumbents[["trial", "evaluations", "fidelity"]].to_numpy().tolist()

@@ -22,7 +22,6 @@ from prefect_tune.flows.reading.opened_study import ExplainedTrial, Moments, Val
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.facts import ModelFacts, StudyFacts, WeightedTrial
-from prefect_tune.flows.wording.text import Whole
 from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.storage.index import CacheCounts, CacheTotals
 from prefect_tune.tasks.objective.metric import Quantity, QuantityBound
@@ -73,7 +72,7 @@ STUDIES: dict[str, dict[str, Any]] = {
         "instead_of": {"trials": [1], "reason": "r", "failures": [{"trials": [1], "reason": "r"}]},
     },
     "nothing has run": {
-        "incumbent": None, "n_trials": 0, **NO_MODEL,
+        "incumbent": None, "n_trials": 1, **NO_MODEL,
         "cache": {"hits": 0, "misses": 0, "size_bytes": 0, "seconds_saved": 0.0},
     },
     "the cache has cost seconds": {"cache": NOTHING_SAVED},
@@ -200,17 +199,17 @@ WAITING = {
 
 
 def test_lists_equal_the_golden_file(show) -> None:
-    whole = Whole(folds=3, epochs=50)
+    of_study = plan(folds=3, epochs=50)
     evaluation = {"loss": 12.5, "cost_seconds": 2.0, "constraints": {}, "steps": []}
     hits = [{"hit": hit} for hit in (True, False)]
     measured = evaluation | {"constraints": {"latency_us": 7.0}, "steps": hits}
     complete = {**WAITING, "number": 1, "state": "complete", "evaluation": measured}
-    show("full trials", print_trials, [*map(TrialView, (WAITING, complete))], whole, {})
+    show("full trials", print_trials, [*map(TrialView, (WAITING, complete))], of_study, {})
     fidelity = {"subset": 1 / 27, "subset_draw": 1, "folds": 1, "epochs": 10}
     query = {"configuration": {"rescale": {"algorithm": "none", "hyperparameters": {}}}, **fidelity}
     stopped = {**complete, "state": "stopped", "evaluation": evaluation, "query": query}
     trials = [*map(TrialView, (WAITING, stopped, {**WAITING, "number": 2}))]
-    show("partial trials, one resumed", print_trials, trials, whole, first_trials(trials))
+    show("partial trials, one resumed", print_trials, trials, of_study, first_trials(trials))
     tests = {"a": 3.0, "b": 2.0}
     curves = curves_of(
         replicate(name, repeat, [9.0], tests[name]) for name in tests for repeat in (0, 1)

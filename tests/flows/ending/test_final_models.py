@@ -169,7 +169,7 @@ def test_evaluation_outside_the_constraints_never_becomes_the_model(
     place,
 ) -> None:
     for changed in (PARTIAL, {"trials": 1, "study": "full"}):
-        with pytest.raises(StudyFailed, match="allowed: 10"):
+        with pytest.raises(StudyFailed, match="at most 10"):
             place.search("small", **changed, constraint=["model_size_bytes<=10"])
     for name in ("s", "full"):
         view = read_study(place.store, name)

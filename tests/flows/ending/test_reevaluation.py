@@ -141,7 +141,7 @@ def test_finalist_with_the_best_mean_over_both_splits_is_chosen(ended) -> None:
     assert ended.chosen == 2
     assert ended.again(15.0, 11.0, 20.0, 20.0, 2.9).numbers == RANKED
     assert ended.chosen == Study(ended.study.store, NAME).incumbent.number == 1
-    assert "error 11.45 %, trial 2 12.5 %" in ended.heard.notes[1]
+    assert "error 11.45%, trial 2 12.5%" in ended.heard.notes[1]
     summary = read_study(ended.study.store, NAME).to_json()
     assert summary["finalists"][0] == {"trial": 2, "loss": 10.0, "recheck_loss": 15.0}
     assert ended.again().numbers == []  # they are known

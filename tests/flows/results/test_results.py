@@ -77,7 +77,7 @@ def test_trial_is_explained_by_the_best_trial_its_ranges_and_its_parts(ended, mo
     parts = [explained(ended.store, t["number"], "h") for t in documents(ended.store, "h")]
     whole = next(t for t in parts if t["same_configuration"] and not t["fidelity"])
     [part] = whole["same_configuration"]
-    assert (parts[part]["state"], parts[part]["fidelity"]) == ("stopped", "folds 1 of 3")
+    assert (parts[part]["is_partial"], parts[part]["fidelity"]) == (True, "folds 1 of 3")
     monkeypatch.setattr(Problem, "find_space", lambda _: import_module("no_such_module"))
     unknown = explained(ended.store, 1)
     assert unknown["choices"] == unknown["ranges"] == {}
@@ -154,9 +154,9 @@ def test_duration_excludes_waiting_and_earlier_attempts(ended, monkeypatch) -> N
 
 def test_partial_trials_are_pruned_also_in_files(ended, tmp_path: Path) -> None:
     trials = ended.load("h").trials_dataframe()
-    stopped = trials[trials["user_attrs_state"] == "stopped"]
+    partial = trials[trials["user_attrs_is_partial"]]
     for column, value in (("state", "PRUNED"), ("user_attrs_fidelity", "folds 1 of 3")):
-        assert set(stopped[column]) == {value}
+        assert set(partial[column]) == {value}
     table = writable(trials.assign(mixed=[1, "word", 2.5, None, 1, 1]))
     table.to_parquet(tmp_path / "trials.parquet")
     read = pd.read_parquet(tmp_path / "trials.parquet")
@@ -308,7 +308,7 @@ def counting(folder: Path, values: np.ndarray) -> ArtifactStore:
     made = context_of(folder, events=True)
     store = store_of(made)
     labels = written(events()[1].assign(boolean_value=values), folder / "labels.csv")
-    predicts = "classes" if values.dtype == bool else "numbers"
+    predicts = "classification" if values.dtype == bool else "regression"
     source = Source(str(folder / "meds"), labels=labels, predicts=predicts)
     made = replace(made, problem=problem_of(source, store, space_named("healthcare")))
     settings = plan_of(

@@ -292,7 +292,7 @@ def test_changed_question_is_refused(begin) -> None:
 
 
 def test_event_folds_look_forward_in_all_studies_of_a_series_or_in_none() -> None:
-    known = Question(kind="events", predicts="classes", metric="error", looks_forward=True)
+    known = Question(kind="events", predicts="classification", metric="error", looks_forward=True)
     assert known.completed("n", StudyOptions()).gap == 0.0
     assert known.completed("n", StudyOptions(gap=5.0)).gap == 5.0
     with pytest.raises(BadInput, check=lambda e: e.option == "gap"):

@@ -161,7 +161,7 @@ def test_study_keeps_its_space_when_the_default_space_changes(
 ) -> None:
     meds = str(write_meds(tmp_path / "meds"))
     with monkeypatch.context() as earlier:
-        earlier.setitem(spaces.DEFAULT_SPACES, ("events", "classes"), "healthcare")
+        earlier.setitem(spaces.DEFAULT_SPACES, ("events", "classification"), "healthcare")
         prepared(meds, labels="labels/task", study="one")
     assert prepared(meds, labels="labels/task", study="one").plan.space == "healthcare"
     assert prepared(meds, labels="labels/task", study="two").plan.space == "events"

@@ -26,7 +26,7 @@ TRIAL = Trial(4, QUERY).started().completed(Evaluation(0.12, cost_seconds=2.0))
 FAILURE = Failure(FailureKind.ERROR, "no rows", step="model", fold=2)
 PROGRESS = Progress(
     study="s", metric="auroc", trials_total=9, seconds=60.0, seconds_total=None, incumbent=TRIAL,
-    totals=StudyTotals(told=3, failed=1, stopped=1, cache_hits=7, seconds_saved=-2.0),
+    totals=StudyTotals(told=3, failed=1, partial=1, cache_hits=7, seconds_saved=-2.0),
     whole=Whole(folds=3, epochs=None),
 )  # fmt: skip
 
@@ -43,10 +43,10 @@ def test_lines_of_a_study_have_losses_units_and_fidelities(
         PROGRESS.best_line(),
         PROGRESS.status_line(),
         replace(PROGRESS, metric="error").trial_line(TRIAL),
-        replace(nothing, totals=StudyTotals(told=2, failed=1, stopped=1)).best_line(),
+        replace(nothing, totals=StudyTotals(told=2, failed=1, partial=1)).best_line(),
         nothing.best_line(),
-        counts_text(9, 4, 2),
-        counts_text(1, 0, 0),
+        counts_text(6, 9, 4, 2, limit=10),
+        counts_text(1, 1, 0, 0),
         failure_text(FAILURE),
         failure_text(replace(FAILURE, step=None, fold=None)),
         " ".join(map(number_text, (1 / 3, 123_456.0, inf, nan, None))),

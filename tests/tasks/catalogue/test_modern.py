@@ -45,7 +45,7 @@ def rough_table(target: str) -> pd.DataFrame:
     frame.loc[rng.choice(N, 20, replace=False), "b[1]"] = np.nan
     frame.loc[rng.choice(N, 20, replace=False), "colour"] = None
     classes = np.array(["high", "low", "mid"])[np.digitize(score, [0.0, 0.6])]
-    return frame.assign(target=classes if target == "classes" else 10 * score)
+    return frame.assign(target=classes if target == "classification" else 10 * score)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def contexts(tmp_path_factory) -> dict[str, StudyContext]:
     store = StoreAddress(str(folder / "store"))
     found = {}
     for name in (*TABLES, *OF_EVENTS):
-        space, metric = SPACES[name], "error" if SPACES[name].target == "classes" else "r2"
+        space, metric = SPACES[name], "error" if SPACES[name].target == "classification" else "r2"
         if name in OF_EVENTS:
             meds = folder / "meds"
             source = Source(str(meds if meds.exists() else write_meds(meds)), labels="labels/task")
@@ -104,7 +104,7 @@ def check_final_model(context: StudyContext, query: Query) -> None:
     dataset = load_dataset(store, context.problem.dataset)
     rows = dataset.X
     if dataset.row_reader is not None:
-        new = rough_table("classes").drop(columns="target").iloc[:9].copy()
+        new = rough_table("classification").drop(columns="target").iloc[:9].copy()
         new.loc[new.index[0], "colour"] = "violet"
         new["town"] = "elsewhere"
         new.loc[new.index[1], ["same", 'a "quoted" {name}']] = np.nan

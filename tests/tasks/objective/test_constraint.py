@@ -40,14 +40,17 @@ from prefect_tune.tasks.problem import open_store
     [
         (" model_size_bytes <= 1e6 ", "model_size_bytes", 1e6),
         ("false_positive_rate<=0", "false_positive_rate", 0.0),
-        ("disparate_impact(age, bins=20:30:40, metric=auroc) <= 0.07",
-         "disparate_impact(age, bins=20:30:40, metric=auroc)", 0.07),
+        ("group_gap(age, bins=20:30:40, metric=auroc) <= 0.07",
+         "group_gap(age, bins=20:30:40, metric=auroc)", 0.07),
+        ("disparate_impact(age, bins=20:30:40)>=0.8",
+         "disparate_impact(age, bins=20:30:40)", 0.8),
     ],
 )  # fmt: skip
 def test_constraint_is_read_and_written_back(text, name, bound) -> None:
     bounded = parse_constraint(text)
     assert (bounded.constraint.name, bounded.constraint.bound) == (name, bound)
     assert bounded.quantity.text == name
+    assert parse_constraint(bounded.text) == bounded
     assert from_document(QuantityBound, to_document(bounded)) == bounded
 
 
@@ -55,14 +58,21 @@ def test_constraint_is_read_and_written_back(text, name, bound) -> None:
     "text",
     [
         *("latency_us", "latency_us<10", "latency_us>=10", "latency_us<=fast", "latency_us<=-1"),
-        *("latency_us<=inf", "latency_us(age)<=1", "disparate_impact<=0.1"),
-        *("disparate_impact(age, bins=20)<=0.1", "disparate_impact(age, bins=40:20:60)<=0.1"),
-        *("disparate_impact(age, sex)<=0.1", "false_positive_rate<=5"),
+        *("latency_us<=inf", "latency_us(age)<=1", "group_gap<=0.1"),
+        *("group_gap(age, bins=20)<=0.1", "group_gap(age, bins=40:20:60)<=0.1"),
+        *("group_gap(age, sex)<=0.1", "group_gap(age)>=0.1", "false_positive_rate<=5"),
+        *("disparate_impact(age)>=80", "disparate_impact(age, metric=auroc)>=0.8"),
     ],
 )
 def test_unreadable_constraint_is_refused_by_name(text) -> None:
     with pytest.raises(BadInput, check=lambda e: (e.option, e.value) == ("constraint", text)):
         parse_constraint(text)
+
+
+def test_disparate_impact_from_above_is_refused_with_both_sentences() -> None:
+    for sentence in (r"disparate_impact\(sex\)>=0.8", r"group_gap\(sex\)<=0.1"):
+        with pytest.raises(BadInput, match=sentence):
+            parse_constraint("disparate_impact(sex)<=0.2")
 
 
 def held_out(y, label, score=None, column=None) -> HeldOutRows:
@@ -112,12 +122,12 @@ def test_false_positive_rate_is_a_share_of_the_negatives() -> None:
 def test_bins_exclude_values_outside_and_include_their_last_edge() -> None:
     ages = pd.Series([10.0, 20.0, 29.0, 30.0, 40.0, 41.0, np.nan])
     found = held_out([0] * 7, [1, 0, 1, 1, 1, 0, 0], column=ages)
-    quantity = Quantity("disparate_impact", "age", bins=(20.0, 30.0, 40.0))
+    quantity = Quantity("group_gap", "age", bins=(20.0, 30.0, 40.0))
     assert measure_quantity(quantity, found) == 50.0  # 50 percent of [20, 30), 100 of [30, 40]
 
 
 @pytest.mark.parametrize(
-    ("y", "score", "groups", "metric", "impact"),
+    ("y", "score", "groups", "metric", "gap"),
     [
         # The worked example: areas 1, 0.5 and 0.5.
         ([1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0],
@@ -131,11 +141,23 @@ def test_bins_exclude_values_outside_and_include_their_last_edge() -> None:
         ([0, 1, 0, 1, 1, 0], None, "aaaabb", "neg_log_loss", np.nan),
     ],
 )  # fmt: skip
-def test_disparate_impact_is_the_largest_difference(y, score, groups, metric, impact) -> None:
+def test_group_gap_is_the_largest_difference(y, score, groups, metric, gap) -> None:
     p = None if score is None else np.column_stack([1 - np.array(score), score])
     rows = held_out(y, [0] * len(y), p, pd.Series(list(groups), dtype="category"))
-    found = measure_quantity(Quantity("disparate_impact", "age", metric=metric), rows)
-    assert found == pytest.approx(impact, nan_ok=True)
+    found = measure_quantity(Quantity("group_gap", "age", metric=metric), rows)
+    assert found == pytest.approx(gap, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "ratio"),
+    [([1, 1, 0, 0, 1, 0, 0, 0], 0.5), ([1, 0, 0, 0, 0, 0, 0, 0], 0.0), ([0] * 8, np.nan)],
+)
+def test_disparate_impact_is_the_ratio_of_selection_rates(predicted, ratio) -> None:
+    rows = held_out([0] * 8, predicted, column=pd.Series(list("aaaabbbb"), dtype="category"))
+    found = measure_quantity(Quantity("disparate_impact", "age"), rows)
+    assert found == pytest.approx(ratio, nan_ok=True)
+    constraint = parse_constraint("disparate_impact(age)>=0.5").constraint
+    assert (constraint.excess({constraint.name: found}) <= 0) == (ratio == 0.5)
 
 
 @pytest.mark.parametrize(("name", "n_rows"), [("latency_us", 1), ("batch_latency_us", 1000)])
@@ -162,10 +184,10 @@ def dataset(X: pd.DataFrame, n_classes: int = 2) -> Dataset:
 @pytest.mark.parametrize(
     "text",
     [
-        *("disparate_impact(one)<=1", "disparate_impact(age, bins=90:95:99)<=1"),
-        *("disparate_impact(sex, bins=1:2:3)<=1", "disparate_impact(day, bins=1:2:3)<=1"),
-        *("false_positive_rate<=1", "disparate_impact(many)<=1"),
-        "disparate_impact(age, metric=r2)<=1",
+        *("group_gap(one)<=1", "group_gap(age, bins=90:95:99)<=1"),
+        *("group_gap(sex, bins=1:2:3)<=1", "group_gap(day, bins=1:2:3)<=1"),
+        *("false_positive_rate<=1", "group_gap(many)<=1"),
+        "group_gap(age, metric=r2)<=1",
     ],
 )
 def test_quantity_that_the_data_cannot_give_is_refused(text) -> None:
@@ -194,14 +216,14 @@ def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
 
 def test_dropped_column_still_gives_the_groups(tmp_path) -> None:
     table = str(write_table(tmp_path))
-    constraint = (parse_constraint("disparate_impact(colour)<=1"),)
+    constraint = (parse_constraint("group_gap(colour)<=1"),)
     options = StudyOptions(constraint=constraint, drop=("colour", "b"))
     aside = options.source.aside
     assert aside == ("colour",)
     kept = read_source(Source(table, target="target"))
     dropped = read_source(Source(table, target="target", drop=("colour",), aside=aside))
     assert "colour" not in dropped.X
-    quantity = Quantity("disparate_impact", "colour")
+    quantity = Quantity("group_gap", "colour")
     check_measurable(quantity, dropped)
     pd.testing.assert_series_equal(dropped.columns["colour"], kept.X["colour"])
     assert list(stored(dropped, tmp_path).aside) == ["colour"]
@@ -213,4 +235,4 @@ def test_groups_missing_from_a_fold_are_refused_by_name() -> None:
     table = dataset(pd.DataFrame({"group": pd.Categorical(list("aabbcab"))}))
     split = Split(np.array([0, 1, 0, 1, 0, TEST, 2]), 3, 0)
     with pytest.raises(BadInput, check=lambda e: "a, c" in e.reason):
-        check_constraints([parse_constraint("disparate_impact(group)<=1")], table, split)
+        check_constraints([parse_constraint("group_gap(group)<=1")], table, split)

@@ -20,8 +20,8 @@ from prefect_tune.tasks.objective.metric import METRICS, Metric, metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.risk import Resampling, weighted_areas
 
-OF_CLASSES = [name for name, declared in METRICS.items() if declared.target == "classes"]
-OF_NUMBERS = [name for name, declared in METRICS.items() if declared.target == "numbers"]
+OF_CLASSES = [name for name, declared in METRICS.items() if declared.target == "classification"]
+OF_NUMBERS = [name for name, declared in METRICS.items() if declared.target == "regression"]
 OF_TWO = ("f1", "jaccard", "precision", "recall", "roc_auc")
 """Metrics of two classes alone."""
 

@@ -29,7 +29,7 @@ def predictions(
     """Run a study, and predict with its final model."""
     given = {"metric": "auroc", "seed": str(split.seed), **options}
     if not {"space", "start", "method"} & given.keys():
-        space = usable_part(space_named(DEFAULT_SPACES["events", "classes"]))
+        space = usable_part(space_named(DEFAULT_SPACES["events", "classification"]))
         path = folder / "start.json"
         given["start"] = str(without(split.source.name, "events", space, path))
     words = [text for name, value in given.items() for text in (f"--{name}", value)]
