@@ -95,6 +95,8 @@ def test_weight_of_pairs_on_a_line_follows_from_their_spread() -> None:
     # An outlier does not move the line.
     outlier = Transfer.of([*((float(k), 5.0 + k) for k in range(6)), (6.0, 400.0)], np.arange(7.0))
     assert outlier.mapped(np.arange(6.0)) == pytest.approx(5 + np.arange(6.0))
+    few = Transfer.of([(1.0, 4.0), (2.0, 6.0), (5.0, 8.0)], np.arange(6.0))  # no slope yet
+    assert few.mapped(np.array([1.0])) == 4.0
 
 
 @pytest.mark.parametrize(

@@ -223,3 +223,5 @@ def test_first_member_has_the_least_risk_and_others_are_added_by_their_share():
     assert frequencies_of_few(risks, 1) == pytest.approx([1, 0, 0])
     assert frequencies_of_few(risks, 2) == pytest.approx([0.5, 0, 0.5])
     assert frequencies_of_few(risks, 3) == pytest.approx([0.25, 0.25, 0.5])
+    ties = np.array([[0.3, 0.3, 0.3, 0.3], [0.3, 0.3, 0.3, 0.9], [0.2, 0.2, 0.9, 0.9]])
+    assert frequencies_of_few(ties, 2) == pytest.approx([0.5, 0, 0.5])  # a tie is half a win

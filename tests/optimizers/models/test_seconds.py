@@ -196,13 +196,13 @@ def test_seconds_of_earlier_studies_are_scaled_to_new_columns_and_classes() -> N
     asked = Query(default_configuration(space, ("unit", "grows")), folds=1)
     earlier = Costs(space, replace(OBJECTIVE, n_columns=20, n_classes=2))
     for _ in range(20):
-        earlier.tell(told(asked, ("model", 6.0, 0.0)))
+        earlier.tell(told(asked, ("model", 6.0, 6.0)))
     known = tuple(earlier.portable())
     later = Costs(space, replace(OBJECTIVE, n_columns=40, n_classes=3, earlier_seconds=known))
     assert later.is_expected(asked.configuration)
     assert not later.is_known(asked.configuration)  # so that a pilot still checks it
-    assert later.seconds(asked) == pytest.approx(6 * 2 * 3, rel=0.05)
-    assert Costs(space, OBJECTIVE).seconds(asked) != pytest.approx(36, rel=0.5)
+    assert later.seconds(asked) == pytest.approx((6 + 6) * 2 * 3, rel=0.05)
+    assert Costs(space, OBJECTIVE).seconds(asked) != pytest.approx(72, rel=0.5)
     for _ in range(20):
         later.tell(told(asked, ("model", 1.0, 0.0)))
     assert later.seconds(asked) == pytest.approx(1, rel=0.2)

@@ -25,6 +25,7 @@ from prefect_tune.optimizers.space.vectors import (
     from_unit,
     grid_of,
     neighbours,
+    reflected,
     to_unit,
 )
 
@@ -86,6 +87,7 @@ def test_nearest_point_of_each_cell_is_projected_to_its_own_value(n, log, target
     grid = one_to(n, log=log)
     points = grid.nearest_in_cells(target)
     assert [grid.projected(float(x)) for x in points] == list(range(n))
+    assert [one_to(3).projected(border) for border in (0.25, 0.75)] == [1, 2]  # half is up
 
 
 def conditional_space() -> Space:
@@ -162,6 +164,11 @@ def test_samples_and_neighbors_stay_in_the_restricted_space() -> None:
     assert table.features(drawn).shape == (50, 7 + 7)
     outside = table.encode([default_configuration(space, ("a0", "a0"))])
     assert not table.may_be_proposed(outside).any()
+
+
+def test_steps_far_beyond_a_border_are_reflected_twice() -> None:
+    steps = np.array([-0.25, 1.25, 2.25, -3.5])
+    assert reflected(steps).tolist() == [0.25, 0.75, 0.25, 0.5]
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda s: s.name)
