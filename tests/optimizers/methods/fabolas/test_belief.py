@@ -200,7 +200,10 @@ def parabola(*, of_x: float = 0.0, drop: float = 60.0) -> list[Result]:
 
 
 def run(
-    belief: Belief, acquisition: Acquisition = "gain_per_cost", overhead: float = 0.0
+    belief: Belief,
+    acquisition: Acquisition = "gain_per_cost",
+    overhead: float = 0.0,
+    best: float = 0.0,
 ) -> ScoredCandidates:
     return Search(
         LINE,
@@ -208,7 +211,7 @@ def run(
         acquisition,
         sizes=LEVELS if acquisition != "improvement" else LEVELS[-1:],
         leaders=LINE.encode([configuration(0.1), configuration(0.9)]),
-        best=0.0,
+        best=best,
         overhead=overhead,
         rng=np.random.default_rng(0),
     ).run()
@@ -228,6 +231,13 @@ def test_information_is_divided_by_seconds_plus_overhead() -> None:
     seconds = np.column_stack([belief.seconds(rows) for rows in at_sizes])
     assert seconds.max() > 10 * seconds.min()
     np.testing.assert_allclose(found.scores[pool], gain.scores[pool] / (seconds + 3.0))
+
+
+def test_unit_of_losses_does_not_change_the_search() -> None:
+    units = {1.0: parabola(), 10.0: [(x, s, 10 * y, c) for x, s, y, c in parabola()]}
+    beliefs = {unit: belief_of(*results, parameters=SMOOTH) for unit, results in units.items()}
+    ones, tens = (run(belief, best=0.02 * unit) for unit, belief in beliefs.items())
+    np.testing.assert_allclose(ones.scores, tens.scores, rtol=1e-6)
 
 
 def test_divergence_prefers_cheap_and_information_prefers_telling_subsets() -> None:

@@ -112,6 +112,9 @@ def test_verdicts_ignore_later_results_and_vague_predictions_have_no_skill() -> 
     errors = [0.15, 0.3, 0.1, 0.4, 0.2, 0.1]
     for n in range(1, len(errors)):
         assert skills(errors[:n]) == skills(errors)[:n]
+    # Earlier losses guess 3 +- 1, so 5 is two deviations away, as from 6 +- 0.5.
+    known = skills_of({2: Prediction("", 6.0, 0.5)}, {0: 2.0, 1: 4.0, 2: 5.0}, 1.0)
+    assert known == pytest.approx([np.log(2)])
     outcomes = {0: 0.0, 1: 3.0}
     assert skills_of({1: Prediction("", 3.8, 0.4)}, outcomes, 1.0)[0] > 1.5
     assert skills_of({1: Prediction("", 3.0, 0.8)}, outcomes, 1.0) == [0.0]
