@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from ConfigSpace import Categorical
 from worlds import counted_space, mixed_space, told, told_history
 
 from prefect_tune.optimizers import (
@@ -101,3 +102,5 @@ def test_configurations_survive_the_translation_to_optuna() -> None:
             for name, value in choice.values:
                 back = to_value(of_algorithm[name], params[f"{step}/{choice.algorithm}/{name}"])
                 assert back == value or abs(back - value) < 1e-9 * abs(value)
+    letters = "abcdefghijklmnopqrstuv"
+    assert "".join(to_value(Categorical("c", letters), k) for k in range(22)) == letters

@@ -242,6 +242,20 @@ def test_pending_queries_are_not_proposed_twice(theta_solver: str) -> None:
     assert min(np.diff(sorted(map(number_of, asked)))) > 0.05
 
 
+def test_multiplier_keeps_proposals_below_the_bound() -> None:
+    """1 - x / 100 + 5 max(x / 50 - 1 + 5 / 10, 0)^2 is least at 27.5."""
+    trials = []
+    for number, x in enumerate((0.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0)):
+        query = Query(Configuration.of(LINE, ("a",), [{"x": x}]))
+        outcome = Evaluation(1 - x / 100, (1 - x / 100,), constraints={"size": x})
+        trials.append(Trial(number, query).started().completed(outcome))
+    objective, history = replace(UNIT, constraints=(Constraint("size", 50.0),)), recorded(*trials)
+    state, seen = AdmmState(path=("a",), mu=[5.0]), observations(history, objective, PAPER)
+    theta_min = ThetaMin(LINE, PAPER, Positions(LINE, 1.0))
+    proposed = theta_min.propose(state, seen, history, np.random.default_rng(0))
+    assert number_of(Query(proposed)) == pytest.approx(27.5, abs=2.0)
+
+
 def test_trust_region_proposals_stay_near_the_best() -> None:
     """The middle is the best; everywhere else, the loss falls with the distance from the middle."""
 

@@ -7,7 +7,7 @@ from itertools import groupby, islice, pairwise
 import pytest
 from curve_worlds import T_MAX, bapi, mixed_nets, nets, power_law
 from simulation import Simulation
-from worlds import finite_space, mixed_space
+from worlds import ask_and_tell, finite_space, mixed_space
 
 from prefect_tune.optimizers import (
     Algorithm,
@@ -60,6 +60,13 @@ def test_winning_curve_is_trained_early_and_in_quanta() -> None:
     assert {run[0].epochs for run in begun.values()} == {2}
     pairs = (pair for run in begun.values() for pair in pairwise(run))
     assert max((b.epochs or 50) - (a.epochs or 50) for a, b in pairs) == 5
+
+
+def test_failures_alone_are_followed_by_random_configurations() -> None:
+    optimizer = bapi(n_first=2)
+    ask_and_tell(optimizer, lambda _: None, 4)
+    assert optimizer.reason.phase == "start"
+    assert len(optimizer.history.asked) == 4
 
 
 @pytest.mark.slow
