@@ -153,6 +153,13 @@ def test_categories_interact_even_in_rows_with_only_missing_values() -> None:
         assert [value if isinstance(value, str) else None for value in column] == made
 
 
+def test_categories_with_only_chance_information_are_not_combined() -> None:
+    """Each of 36 pairs has three rows of one class and two of the other."""
+    i = np.arange(180)
+    frame = pd.DataFrame({"a": i % 6, "b": i // 6 % 6}).astype("category")
+    assert not CategoryInteractions(1).fit(frame, (i % 6 + i // 6 + i // 36) % 2).chosen_
+
+
 def test_most_informative_combination_of_numbers_is_made() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 60))

@@ -69,6 +69,7 @@ COLUMNS: dict[str, Cells] = {
     "decimal commas": Cells(["0,123", "1,234"], values=[0.123, 1.234]),
     "thousands": Cells(["1,234", "1,234,567"], values=[1234, 1234567]),
     "exponents": Cells(["1.5E3", "2"], values=[1500, 2]),
+    "a single zero": Cells(["1.0", "1.25"], values=[1, 1.25]),
     "ranges": Cells(["1-5", "6-9"], TEXTS),
     "versions": Cells(["1.9 a", "1.10 a", "1.9 b", "x"], TEXTS),
     "padded codes": Cells(["007", "12", None], TEXTS),

@@ -176,6 +176,12 @@ def with_few_new_groups(n: int = 60_000) -> Dataset:
     return replace(data, groups=np.where(ranks < 0.8 * n, ranks, n + ranks % 100))
 
 
+def with_few_new_positives(n: int = 60_000) -> Dataset:
+    data = table(n)
+    ranks = np.argsort(np.argsort(micros(data)))
+    return replace(data, y=np.where(ranks < 0.8 * n, data.y, ranks % 100 == 0).astype(np.int32))
+
+
 @pytest.mark.parametrize(
     ("data", "share"),
     [
@@ -183,6 +189,7 @@ def with_few_new_groups(n: int = 60_000) -> Dataset:
         (table(60_000, per_group=60), None),
         (table(9_000), None),
         (with_few_new_groups(), None),
+        (with_few_new_positives(), None),
     ],
 )
 def test_newest_rows_are_held_out_once_if_rows_and_groups_suffice(data, share) -> None:

@@ -223,6 +223,7 @@ def test_weighted_auroc_matches_the_worked_example() -> None:
     counts = np.array([[1, 1, 1, 1, 1, 1], [2, 0, 1, 1, 1, 1], [1, 2, 0, 1, 2, 0]])
     areas = weighted_areas(score, y == 1, counts / counts.sum(axis=1, keepdims=True))
     assert areas == pytest.approx([0.611111, 0.777778, 0.777778], abs=1e-6)
+    check_risks("auroc", *classes(80, 3), 3)
 
 
 @pytest.mark.parametrize(("share", "n_draws"), [(0.5, (12, 12)), (1.0, (25, 24))])
