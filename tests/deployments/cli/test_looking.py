@@ -172,6 +172,7 @@ predict s DATA --out no/where.csv
 predict s OTHER
 predict s DATA --id b --id day
 predict s new.csv --out p.json
+predict s new.csv --series t
 show s --store /no/such/store
 retry s --trial 1
 run DATA --target target --study s --metric auroc

@@ -10,6 +10,7 @@ import sklearn
 from flow_studies import begin, changed, pinned, plan_of, tell
 from processes import wait_for
 from services import Postgres
+from sqlalchemy import delete
 from studies import context_of, store_of
 from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
@@ -25,7 +26,9 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Failure
 from prefect_tune.optimizers.trials.outcome import FailureKind, StepCost
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.schema import event_table
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.metric import Quantity, QuantityBound
 
@@ -90,6 +93,18 @@ def test_reopened_study_is_unchanged(store, enter) -> None:
         assert again.next_waiting() == pending
         assert len(again.ask_seconds) == 4
         assert again.ask(Budget()).query == following
+
+
+def test_study_with_a_missing_event_is_damaged(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        for _ in range(3):
+            study.ask(Budget())
+    event = event_table.c
+    with store.database.write() as connection:
+        connection.execute(delete(event_table).where(event.study == name, event.sequence == 1))
+    with pytest.raises(DatabaseDamaged, match="trial 2 was asked"), Study.opened(store, name):
+        pass
 
 
 def test_events_have_reasons_and_task_runs(store, enter) -> None:
