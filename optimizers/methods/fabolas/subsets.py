@@ -159,7 +159,7 @@ class Sizes:
             )
             return cls.single(objective, note)
         shares = _dyadic(least / n_rows)
-        return cls(max(round(shares[0] * n_rows), 1), n_rows, shares)
+        return cls(round(shares[0] * n_rows), n_rows, shares)
 
 
 def _dyadic(least: float) -> tuple[float, ...]:
