@@ -70,7 +70,7 @@ def run_study(
     with noticed_by(observer.take), opened as study:
         observer.attach(study)
         close_previous_flow_run(study.former_flow_run, flow_run_id)
-        study.set_plan(plan)
+        study.set_plan(plan, prepared.notes)
         at_start(study)
         method, series = study.optimizer.name, plan.options.series
         tags = [*flow_run.tags, f"study:{study.name}", f"method:{method}"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from sqlalchemy import Select, bindparam, case, delete, func, insert, select
+from sqlalchemy import Select, bindparam, delete, func, insert, select
 from sqlalchemy.engine import Connection, Row
 
 from prefect_tune.storage.database import Database, as_written, epoch, in_chunks
@@ -286,20 +286,6 @@ class ArtifactIndex:
             for some in in_chunks(list(left)):
                 total += int(connection.execute(_BYTES_PRESENT, {"keys": some}).scalar() or 0)
         return total
-
-    def made_by(self, study: str) -> list[tuple[str, str, int, int]]:
-        """Return counts of the artifacts last made by a study, by step and whereabouts.
-
-        Each row is (step, whereabouts, number, bytes); whereabouts are present, evicted or refused.
-        """
-        table = artifact_table.c
-        where = case(
-            (table.is_present, "present"), (table.place == "", "refused"), else_="evicted"
-        ).label("whereabouts")
-        query = select(table.step, where, func.count(), func.sum(table.size_bytes))
-        query = query.where(table.study == study).group_by(table.step, where)
-        rows = self._database.rows(query)
-        return [(step, at, int(n), int(size)) for step, at, n, size in rows]
 
     def keys_of(self, study: str) -> list[str]:
         """Return the keys of all artifacts last made by a study."""

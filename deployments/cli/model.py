@@ -10,7 +10,7 @@ from prefect_tune.deployments.cli.completing import (
     complete_series,
     complete_studies,
 )
-from prefect_tune.deployments.cli.options import reading_store
+from prefect_tune.deployments.cli.options import RARE_VALUES, reading_store
 from prefect_tune.deployments.cli.output import (
     TABLES,
     atomic_output,
@@ -140,6 +140,7 @@ def _model(store: "ArtifactStore", series: str | None, study: str) -> tuple[str,
     help="Omit the first step, which reads rows by the schema of the training data.",
 )
 @click.option("--no-card", is_flag=True, help="Write no model card.")
+@RARE_VALUES
 @reading_store
 def export(
     store: "ArtifactStore",
@@ -149,6 +150,7 @@ def export(
     series: str | None,
     matrix: bool,
     no_card: bool,
+    rare_values: bool,
 ) -> None:
     """Write the final model of STUDY to FILE, with a model card.
 
@@ -178,7 +180,8 @@ def export(
         use = written_use(card_file)
     exported = export_model(store, study, file_format, of_matrix=matrix, record=record)
     if not no_card:
-        card = model_card(card_facts(store, exported), Path(file).name, use)
+        facts = card_facts(store, exported, rare_values=rare_values)
+        card = model_card(facts, Path(file).name, use)
     with atomic_output(file) as path:
         path.write_bytes(exported.data)
     if card is not None:

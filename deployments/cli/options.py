@@ -48,6 +48,13 @@ def printing(command: Callable[..., None]) -> Callable[..., None]:
     return JSON(printed)
 
 
+RARE_VALUES = click.option(
+    "--rare-values",
+    is_flag=True,
+    help="Also name values of fewer than ten rows, which may identify people.",
+)
+
+
 def reading_store(command: Callable[..., None]) -> Callable[..., None]:
     """Add --json, --store and --database to a command, and pass the open store to it first."""
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from prefect_tune.deployments.cli.completing import complete_files, complete_studies
-from prefect_tune.deployments.cli.options import reading_store
+from prefect_tune.deployments.cli.options import RARE_VALUES, reading_store
 from prefect_tune.deployments.cli.output import (
     TABLES,
     emit,
@@ -187,14 +187,14 @@ def study_rm(store: "ArtifactStore", name: str) -> None:
     help="HTML file to write.  [default: STUDY.html]",
     shell_complete=complete_files,
 )
+@RARE_VALUES
 @reading_store
-def report(store: "ArtifactStore", study: str, *, out: str | None) -> None:
+def report(store: "ArtifactStore", study: str, *, out: str | None, rare_values: bool) -> None:
     """Write a report of STUDY, or of the newest study of a series: one file without a network.
 
-    The first screen shows the lines of `show` and the next commands. The sections below show the
-    loss over time, the quality of the model on the test rows, the model's codes, tried combinations
-    of algorithms, the importance of choices, times of steps, failures, constraints, partial
-    evaluations, the method's decisions, and a reproduction.
+    The first screen shows the result and the next commands. The sections below show the quality of
+    the model on the test rows, the columns or codes it uses, the data, the members of the model,
+    the search, the time of steps with the failures, and how to reproduce the study.
 
     --json prints the same tables as JSON. A file is then written only with --out.
     """
@@ -208,7 +208,7 @@ def report(store: "ArtifactStore", study: str, *, out: str | None) -> None:
     from prefect_tune.deployments.report.study_page import study_page
     from prefect_tune.deployments.report.study_report import study_report
 
-    found = study_report(store, study)
+    found = study_report(store, study, rare_values=rare_values)
     if file is not None:
         write_page(file, study_page(found), f"study {study}", is_silent=wants_json())
     if wants_json():

@@ -74,6 +74,5 @@ def _curves(curves: pd.DataFrame) -> Iterator[Figure]:
         labels = {"value": f"cross-validated {words.axis}", "trials": "configurations"}
         numbers = medians.map(words.number, na_action="ignore")
         plot = px.line(numbers, line_shape="hv", labels=labels, **STYLE)
-        low_high = visible_losses(of_set.incumbent_loss.dropna())
-        plot.update_yaxes(range=sorted(map(words.number, low_high)))
+        plot.update_yaxes(range=visible_losses(of_set.incumbent_loss.dropna(), words))
         yield Figure(f"Best {words.name} on {first.data}", plot, 420)

@@ -22,8 +22,8 @@ from prefect_tune.deployments.report.page import Figure, ReportPage, clipped
 from prefect_tune.flows.reading.study_lines import Strong
 from prefect_tune.flows.wording.text import printable
 
-_LEVEL = 6
-"""Compression level: the highest takes three times as long to save one percent."""
+_LEVEL = 4
+"""Compression level: the highest takes five times as long to save four percent."""
 _TEMPLATES = files("prefect_tune.deployments.report") / "templates"
 
 

@@ -14,7 +14,7 @@ import plotly.express as px
 from pandas.api.types import is_numeric_dtype
 
 from prefect_tune.flows.reading.study_lines import StudyLine
-from prefect_tune.flows.wording.text import counted, number_text
+from prefect_tune.flows.wording.text import LossWords, counted, number_text
 
 Texts = Mapping[str, Callable[..., str]]
 """Functions that format the values of a column, by its name."""
@@ -114,7 +114,27 @@ class Command:
     kind = "command"
 
 
-Part = Figure | Table | Text | Command
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A confusion matrix of two classes whose threshold moves.
+
+    Attributes:
+        classes: The negative and the positive class.
+        totals: Rows of both.
+        rows: Threshold, and rows of both classes that reach it, in ascending order.
+        start: Position of the threshold shown first.
+    """
+
+    title: str
+    classes: Sequence[str]
+    totals: Sequence[int]
+    rows: Sequence[Sequence[float]]
+    start: int
+
+    kind = "threshold"
+
+
+Part = Figure | Table | Text | Command | Threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +176,8 @@ _STYLE: dict[str, Any] = {
 }
 STYLE = {**_STYLE, "render_mode": "svg"}  # a browser may lack WebGL, and paper does
 """Arguments of points and lines of Plotly Express."""
+DASHED = {"mode": "lines", "line": {"color": "var(--muted)", "dash": "dash"}}
+"""Arguments of a line to compare with."""
 _LONGEST_LABEL, _KEPT = 42, 20
 """Longest label on an axis, and the characters kept at both ends of a longer label."""
 
@@ -174,16 +196,17 @@ def sample_note(shown: pd.DataFrame, frame: pd.DataFrame, noun: str) -> str:
     return f"{len(shown):,} of {total} are shown. " if len(shown) < len(frame) else ""
 
 
-def visible_losses(losses: pd.Series) -> tuple[float, float]:
-    """Return an axis range that spreads the better losses and clips the worst."""
+def visible_losses(losses: pd.Series, words: LossWords) -> list[float]:
+    """Return an axis range, in users' numbers, that spreads the better losses, clips the worst."""
     low, high = float(losses.min()), float(losses.quantile(0.85))
     margin = 0.08 * (high - low) or abs(low) * 0.1 or 1.0
-    return low - margin, high + margin
+    return sorted(map(words.number, (low - margin, high + margin)))
 
 
 def bars(frame: pd.DataFrame, y: str, **options: Any) -> Any:
     """Return horizontal bars of Plotly Express, the first row on top."""
     drawn = px.bar(frame, y=y, orientation="h", **_STYLE, **options)
+    drawn.update_traces(error_x_color="var(--ink)")
     return with_labels(drawn, frame[y])
 
 

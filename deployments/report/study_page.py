@@ -3,29 +3,20 @@
 import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from math import isclose
 
 import pandas as pd
-import plotly.graph_objects as go
+import plotly.express as px
 
-from prefect_tune.deployments.report.figures.costs import (
-    failures_section,
-    step_times_section,
-    trade_offs_section,
-)
 from prefect_tune.deployments.report.figures.model import (
-    codes_section,
-    coverage_section,
+    data_section,
     model_section,
     quality_section,
+    uses_section,
 )
-from prefect_tune.deployments.report.figures.search import (
-    decisions_section,
-    fidelities_section,
-    importance_section,
-    paths_section,
-    progress_section,
-)
+from prefect_tune.deployments.report.figures.search import operations_section, search_section
 from prefect_tune.deployments.report.page import (
+    STYLE,
     Command,
     Figure,
     Part,
@@ -44,7 +35,7 @@ from prefect_tune.flows.wording.text import counted
 def study_page(report: StudyReport) -> ReportPage:
     """Return the page of a study."""
     view = report.summary
-    created, tested = datetime.fromtimestamp(report.created, UTC), view.test_loss
+    created = datetime.fromtimestamp(report.created, UTC)
     again, commands = report.reproduction, list[Command]()
     if view.state != "running" and not again.obstacle:
         is_cut = view.state == "interrupted"
@@ -62,11 +53,26 @@ def study_page(report: StudyReport) -> ReportPage:
             f"data {view.data}",
             created.strftime("%Y-%m-%d %H:%M UTC"),
         ],
-        headline="" if tested is None else f"{view.losses.named(tested)} on the test rows",
+        headline=verdict(report),
         lines=[line for line in study_lines(view) if line.text not in view.decision_lines()],
         commands=commands,
         sections=[section for make in _SECTIONS for section in make(report)],
     )
+
+
+def verdict(report: StudyReport) -> str:
+    """Return the result in one sentence."""
+    view, words = report.summary, report.summary.losses
+    of = report.model.intervals.get(view.metric)
+    baseline = "" if view.chance_loss is None else f"; baseline {words.of(view.chance_loss)}"
+    if view.test_loss is None:
+        best = view.incumbent and words.named(view.incumbent.loss)
+        return f"{best} on held-out rows; no test rows{baseline}" if best else "No result yet"
+    rows = f"on {counted(report.model.n_rows, 'test row')}{baseline}"
+    # Test rows that equal training rows may be left out of the loss.
+    if of is None or of.low is None or not isclose(of.loss, view.test_loss):
+        return f"{words.named(view.test_loss)} {rows}"
+    return f"{words.named(of.loss)} (95% interval {words.interval(of.low, of.high)}) {rows}"
 
 
 def reproduction_section(report: StudyReport) -> Iterator[Section]:
@@ -79,38 +85,28 @@ def reproduction_section(report: StudyReport) -> Iterator[Section]:
     facts = pd.DataFrame(again.facts.items(), columns=["of", "value"])
     parts: list[Part] = [Text([again.obstacle]) if again.obstacle else command]
     parts.append(Table.of("What determines the result", facts, is_open=True))
-    yield Section("again", "Reproduce the study", note, parts)
+    yield Section("again", "How to reproduce the study", note, parts)
 
 
 def series_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if the study belongs to a series."""
     if (series := report.series) is None:
         return
-    cells = [
-        {**run_cells(series, run), "decision": run.decision.reason if run.decision else ""}
-        for run in reversed(series.runs)
-    ]
-    numeric = {"rows", losses_of(series).name, "test rows"}
-    columns = [f"#{name}" if name in numeric else name for name in cells[0]]
-    rows = [[*texts.values()] for texts in cells]
-    parts: list[Part] = [Table("Runs", columns, rows, is_open=True)]
-    if any(run.loss is not None for run in series.runs):
-        drawn, numbers = go.Figure(), [run.number for run in series.runs]
-        words = losses_of(series)
-        for name, colour, losses in (
-            ("search", "var(--c0)", [run.loss for run in series.runs]),
-            ("test rows", "var(--c4)", [run.test_loss for run in series.runs]),
-        ):
-            line = {"mode": "lines+markers", "line": {"color": colour}}
-            y = [None if loss is None else words.number(loss) for loss in losses]
-            drawn.add_scatter(name=name, x=numbers, y=y, **line)
-        for run in series.runs:
+    words, runs = losses_of(series), series.runs
+    decisions = [run.decision.reason if run.decision else "" for run in runs]
+    table = pd.DataFrame([run_cells(series, run) for run in runs]).assign(decision=decisions)
+    parts: list[Part] = [Table.of("Runs", table[::-1], is_open=True)]
+    losses = {"search": [run.loss for run in runs], "test rows": [run.test_loss for run in runs]}
+    found = pd.DataFrame(losses, [run.number for run in runs]).dropna(how="all")
+    if not found.empty:
+        shown = found.astype(float).map(words.number, na_action="ignore")
+        labels = {"index": "number of the study", "value": words.axis}
+        drawn = px.line(shown, markers=True, labels=labels, **STYLE).update_xaxes(tickformat="d")
+        for run in runs:
             if run.decision and run.decision.promoted:
                 drawn.add_vline(x=run.number, line_dash="dot", line_color="var(--c2)", line_width=1)
-        drawn.update_xaxes(title="number of the study", tickformat="d")
-        drawn.update_yaxes(title=words.axis)
         note = "Vertical lines are promotions. The studies are on different data."
-        parts.insert(0, Figure("Score of each study", drawn, note=note))
+        parts.insert(0, Figure(f"{words.name} of each study", drawn, note=note))
     champion = series.champion
     text = f"the champion is {champion.study}" if champion else "no champion yet"
     finding = f"{counted(len(series.runs), 'run')} of {series.name}; {text}."
@@ -118,7 +114,6 @@ def series_section(report: StudyReport) -> Iterator[Section]:
 
 
 _SECTIONS = (
-    progress_section, series_section, model_section, quality_section, codes_section,
-    coverage_section, trade_offs_section, paths_section, importance_section, step_times_section,
-    failures_section, fidelities_section, decisions_section, reproduction_section,
+    quality_section, uses_section, data_section, model_section, series_section, search_section,
+    operations_section, reproduction_section,
 )  # fmt: skip

@@ -30,8 +30,11 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.series import Series
 from prefect_tune.tasks.data.tables import FRAME
+from prefect_tune.tasks.final.figures import FEWEST_ROWS
 from prefect_tune.tasks.objective.metric import is_at_least
 
+COST = "cost_uncached_seconds"
+"""The quantity of a trial that is measured in every study."""
 _COLUMNS = (
     "trial", "configuration", "loss", "cost_seconds", "state", "is_partial", "fidelity", "subset",
     "folds", "epochs", "phase",
@@ -67,11 +70,11 @@ class StudyReport:
         progress: Ended trials in the order of their ends; `seconds` is the study time.
         incumbents: Trials that took the lead; losses of different fidelities are not comparable.
         algorithms, paths: Use and losses of algorithms by step, and of paths; the best first.
-        levels: Number and seconds of evaluations by fidelity.
-        curves: Learning curve of each configuration trained in epochs; the best first.
         step_times: Seconds and cache use of each step over all trials and folds.
-        trade_offs: Full trials with each measured quantity; `is_best` marks the Pareto front.
+        trade_offs: Full trials with their cost and each measured quantity; `is_best` marks the
+            Pareto front.
         members: Trials in the final model, by descending weight.
+        notes: Notes on how the data was read and on decisions, from the start of the study.
     """
 
     summary: StudyView
@@ -81,12 +84,11 @@ class StudyReport:
     algorithms: pd.DataFrame
     paths: pd.DataFrame
     importance: Importance
-    levels: pd.DataFrame
-    curves: pd.DataFrame
     step_times: pd.DataFrame
     trade_offs: pd.DataFrame
     failures: Sequence[FailureGroup]
     members: pd.DataFrame
+    notes: Sequence[str]
     model: ModelReport
     reproduction: Reproduction
     series: Series | None
@@ -98,16 +100,24 @@ class StudyReport:
     def to_json(self) -> dict[str, Any]:
         """Return all contents as JSON values; a table is a list of its rows."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
+        tables = {name: _rows(table) for name, table in self.model.tables.items()}
+        model = to_document(self.model, tables=tables)
+        values |= {"summary": self.summary.to_json(), "model": model}
         return {
-            name: json.loads(value.to_json(orient="records", double_precision=15))
-            if isinstance(value, pd.DataFrame)
-            else to_document(value)
+            name: _rows(value) if isinstance(value, pd.DataFrame) else to_document(value)
             for name, value in values.items()
-        } | {"summary": self.summary.to_json()}
+        }
 
 
-def study_report(store: ArtifactStore, name: str) -> StudyReport:
-    """Collect the report of a study; raises UnknownName if the study does not exist."""
+def _rows(table: pd.DataFrame) -> Any:
+    return json.loads(table.to_json(orient="records", double_precision=15))
+
+
+def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) -> StudyReport:
+    """Collect the report of a study; raises UnknownName if the study does not exist.
+
+    Values that few rows or patients have are named only with `rare_values`.
+    """
     study, views = open_study(store, name), list[TrialView]()
     plan = study.plan
     summary = read_study(store, name, views.append)
@@ -132,13 +142,12 @@ def study_report(store: ArtifactStore, name: str) -> StudyReport:
         algorithms=algorithms,
         paths=paths,
         importance=importance_in(trials, views, study),
-        levels=levels_of(progress, plan),
-        curves=curves_of(trials, views),
-        step_times=step_times_of(views, store.index.made_by(name)),
+        step_times=step_times_of(views),
         trade_offs=trade_offs_of(views),
         failures=failures.found(),
         members=members_of(trials, views, study.facts.model.members),
-        model=model_report(store, name, plan),
+        notes=study.facts.notes,
+        model=model_report(store, name, plan, 1 if rare_values else FEWEST_ROWS),
         reproduction=reproduction_of(study),
         series=series_of(store, plan),
     )
@@ -229,45 +238,8 @@ def importance_in(
     return importance_of(space, chosen, losses, study.plan.chance_loss)
 
 
-def levels_of(progress: pd.DataFrame, plan: StudyPlan) -> pd.DataFrame:
-    """Return number and seconds of the evaluations by fidelity, the smallest share first."""
-    share = progress["subset"].copy()
-    for name, whole in (("folds", plan.options.folds), ("epochs", plan.options.epochs)):
-        share *= (progress[name].astype("Float64") / (whole or 1)).fillna(1.0).clip(upper=1.0)
-    sums: dict[str, Any] = {
-        "share": ("share", "first"),
-        "evaluated": ("loss", "count"),
-        "failed": ("failed", "sum"),
-        "seconds": ("cost_seconds", "sum"),
-        "first_after": ("seconds", "min"),
-        "last_after": ("seconds", "max"),
-    }
-    ended = progress.assign(share=share, failed=progress["state"] == "failed")
-    levels = ended.groupby("fidelity", sort=False).agg(**sums)
-    return levels.sort_values("share", kind="stable").reset_index()
-
-
-def curves_of(trials: pd.DataFrame, views: Sequence[TrialView]) -> pd.DataFrame:
-    """Return the longest learning curve of each configuration, with its `losses` by epoch."""
-    rows = [
-        (view.number, view.path[-1], view.is_partial, view.curve) for view in views if view.curve
-    ]
-    curves = _frame(rows, trial="int64", model="str", is_partial="bool", losses="object")
-    curves["configuration"] = curves["trial"].map(trials.set_index("trial")["configuration"])
-    curves["epochs"] = curves["losses"].map(len)
-    curves["best"] = curves["losses"].map(min)
-    curves["trainings"] = curves.groupby("configuration")["trial"].transform("size")
-    longest = curves.sort_values("epochs", kind="stable")
-    return longest.drop_duplicates("configuration", keep="last").sort_values("best")
-
-
-def step_times_of(
-    views: Sequence[TrialView], artifacts: Iterable[tuple[str, str, int, int]]
-) -> pd.DataFrame:
-    """Return the cost of each step, including steps of failed trials, in the order of the steps.
-
-    `artifacts` has step, whereabouts, number and bytes of artifacts last made by this study.
-    """
+def step_times_of(views: Sequence[TrialView]) -> pd.DataFrame:
+    """Return the cost of each step, including steps of failed trials, in the order of the steps."""
     rows = [
         (cost["step"], cost["hit"], cost["seconds"], cost["load_seconds"])
         for view in views
@@ -280,12 +252,8 @@ def step_times_of(
     times = costs.drop(columns="seconds").groupby("step", sort=False).sum()
     order = [*views[0].configuration] if views else []  # fixed steps are in no configuration
     fixed = [step for step in times.index if step not in order]
-    times = times.loc[[*fixed, *(step for step in order if step in times.index)]]
-    found = _frame(artifacts, step="str", place="str", n="int64", size="int64").set_index("step")
-    for name, place in (("kept", "present"), ("evicted", "evicted"), ("refused", "refused")):
-        of_place = found.loc[found["place"] == place, ["n", "size"]]
-        times[[name, f"{name}_bytes"]] = of_place.reindex(times.index, fill_value=0)
-    return times.reset_index()
+    found = [step for step in order if step in times.index]
+    return times.loc[[*fixed, *found]].reset_index()
 
 
 def trade_offs_of(views: Sequence[TrialView]) -> pd.DataFrame:
@@ -293,8 +261,8 @@ def trade_offs_of(views: Sequence[TrialView]) -> pd.DataFrame:
     rows = [
         (name, view.number, view.loss, value)
         for view in views
-        if view.quantities and view.is_full
-        for name, value in view.quantities.items()
+        if view.is_full
+        for name, value in {COST: view.cost_uncached_seconds, **view.quantities}.items()
         if isfinite(value)
     ]
     found = _frame(rows, quantity="str", trial="int64", loss="float64", value="float64")

@@ -133,6 +133,11 @@ class TrialView:
         return float(self._outcome.get("cost_seconds", 0.0))
 
     @property
+    def cost_uncached_seconds(self) -> float:
+        """Seconds the evaluation would have taken with nothing cached."""
+        return float(self._evaluated.get("cost_uncached_seconds", 0.0))
+
+    @property
     def load_seconds(self) -> float:
         """Seconds spent loading data and libraries before the clock of the trial started."""
         return float(self._outcome.get("load_seconds", 0.0))  # missing in version 0.1

@@ -21,8 +21,6 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
-from scipy.stats import binomtest
-from sklearn.metrics import precision_recall_fscore_support
 
 from prefect_tune.flows.reading.commands import run_command
 from prefect_tune.flows.reading.opened_study import open_study
@@ -45,15 +43,16 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.final.figures import LEVEL, Auroc, auroc_with_interval
+from prefect_tune.tasks.final.figures import FEWEST_ROWS, described_columns
+from prefect_tune.tasks.final.quality import LossInterval, class_quality, loss_with_interval
 from prefect_tune.tasks.final.refit import predicted
+from prefect_tune.tasks.objective.metric import metric_named
 
 _USE = re.compile(r"^## Intended use\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 _UNWRITTEN = (
     "*To be written by the people who put the model to use: for what and for whom, and for what "
     "not. The search cannot know. Exporting again keeps this section.*"
 )
-_MOST_CATEGORIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +60,13 @@ class QualityOnTest:
     """Quality of the predictions on the test rows.
 
     Attributes:
-        wrong: Wrong predictions in percent, and their 95 % interval (Wilson).
-        auroc: Area under the ROC curve; None without scores of two classes.
+        wrong: Wrong predictions in percent.
+        auroc: 1 - area under the ROC curve; None without scores of two classes.
         classes: Rows, recall and precision of each class, in percent.
     """
 
-    wrong: tuple[float, float, float] | None = None
-    auroc: Auroc | None = None
+    wrong: LossInterval | None = None
+    auroc: LossInterval | None = None
     classes: pd.DataFrame | None = None
 
 
@@ -80,6 +79,7 @@ class CardFacts:
         members: Trials of the model.
         balanced: Numbers of the members that weight classes equally in training.
         versions: Versions of the packages used in the search, by name; empty if unknown.
+        fewest: Least number of rows that have a value which is named.
     """
 
     plan: StudyPlan
@@ -92,30 +92,23 @@ class CardFacts:
     balanced: Sequence[int]
     quality: QualityOnTest
     versions: Mapping[str, str]
+    fewest: int
 
     @property
-    def columns(self) -> list[tuple[str, str, float, str]]:
-        """Name, kind, share of gaps and values of each column of a table; empty for events."""
+    def columns(self) -> pd.DataFrame:
+        """Name, kind, share of missing values and values of each column; empty for events."""
         X, reader = self.dataset.X, self.dataset.row_reader
         if not isinstance(X, pd.DataFrame) or reader is None:
-            return []
+            return pd.DataFrame()
         columns = reader.columns if self.exported.reads_rows else RowReader.of(X).columns
-        described = []
-        for one in columns:
-            column, values = X[one.features[0]], ""
-            if isinstance(column.dtype, pd.CategoricalDtype):
-                values = _codes(column.cat.categories, _MOST_CATEGORIES)
-            elif pd.api.types.is_numeric_dtype(column) and not column.isna().all():
-                values = f"{column.min():.6g} to {column.max():.6g}"
-            kind, share = _KINDS.get(one.kind, one.kind), float(column.isna().mean())
-            described.append((one.name, kind, share, values))
-        return described
+        found = described_columns(X, columns, self.fewest)
+        return found.assign(kind=found["kind"].replace(_KINDS))
 
 
 _KINDS = {"category": "category (string)", "duration": "duration (seconds)", "text": "free text"}
 
 
-def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
+def card_facts(store: ArtifactStore, exported: Exported, *, rare_values: bool = False) -> CardFacts:
     """Return the facts of an exported model; `RecordDamaged` if the study's data is lost."""
     study = open_study(store, exported.study)
     problem = study.plan.problem
@@ -134,6 +127,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
         balanced=[t.number for t in members if is_balanced(t.configuration, space)],
         quality=_quality(model, dataset, test, study.plan) if len(test) else QualityOnTest(),
         versions=study.facts.versions,
+        fewest=1 if rare_values else FEWEST_ROWS,
     )
 
 
@@ -143,24 +137,14 @@ def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan)
         predictions = predicted(model, data, rows)
     except Exception:  # the test loss is undefined for the same reason
         return QualityOnTest()
-    label = predictions.label
     if not data.classes:
         return QualityOnTest()
-    auroc, n_wrong = None, int(np.sum(label != y))
+    auroc, n = None, {"n_classes": len(data.classes), "seed": plan.seed}
     if len(data.classes) == 2 and predictions.score is not None:
         groups = None if data.groups is None else data.groups[rows]
-        score = predictions.score[:, positive]
-        auroc = auroc_with_interval(y == positive, score, groups, plan.seed)
-    ends = binomtest(n_wrong, len(y)).proportion_ci(LEVEL, method="wilson")
-    precision, recall, _, n_rows = precision_recall_fscore_support(
-        y, label, labels=range(len(data.classes)), zero_division=np.nan
-    )
-    classes = pd.DataFrame(
-        {"label": data.classes, "rows": n_rows, "recall": 100 * recall,
-         "precision": 100 * precision}
-    )  # fmt: skip
-    wrong = (100 * n_wrong / len(y), 100 * float(ends.low), 100 * float(ends.high))
-    return QualityOnTest(wrong, auroc, classes)
+        auroc = loss_with_interval(metric_named("auroc", positive), y, predictions, groups, **n)
+    wrong = loss_with_interval(metric_named("error"), y, predictions, None, **n)
+    return QualityOnTest(wrong, auroc, class_quality(y, predictions.label, data.classes))
 
 
 def model_card(facts: CardFacts, file: str, use: str = "") -> str:

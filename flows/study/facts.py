@@ -146,6 +146,7 @@ class StudyFacts:
         algorithm_seconds: Measured seconds by algorithm, for later studies.
         versions: Package versions of the last session.
         notices: Warnings of all sessions.
+        notes: Notes of the first session, on how the data was read and on decisions.
     """
 
     best_trial: int | None = None
@@ -158,6 +159,7 @@ class StudyFacts:
     algorithm_seconds: tuple[PortableSeconds, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as JSON values."""

@@ -5,7 +5,7 @@ before the next ask. The next process that opens the study therefore finds its e
 process also stores the output of trials, because workers on other machines may lack access.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from math import inf
@@ -206,13 +206,14 @@ class Study:
         self.trials.keep(trial)
         self.ledger.append(self.name, event.kind, event_document(event), trial.to_json())
 
-    def set_plan(self, plan: StudyPlan) -> None:
-        """Record the plan and the package versions of this session."""
+    def set_plan(self, plan: StudyPlan, notes: Iterable[object] = ()) -> None:
+        """Record plan and package versions of this session, and the notes of the first one."""
         self.plan = plan
         self.ledger.update_study(self.name, settings=plan.to_json())
         algorithms = algorithms_of(self.optimizer.space)
         required = (package for algorithm in algorithms for package in algorithm.requires)
-        self.record(replace(self.facts, versions=session_versions(required)))
+        first = self.facts.notes or tuple(masked(str(note)) for note in notes)
+        self.record(replace(self.facts, versions=session_versions(required), notes=first))
 
     def record(self, facts: StudyFacts) -> None:
         """Record the result of the study so far, with the current leaders."""

@@ -1,171 +1,49 @@
-"""Figures of the final model: AUROC with its interval, calibration, and effects of columns.
+"""Effects of the columns of a final model, and descriptions of its data.
 
-The interval of the AUROC comes from bootstraps over independent units, such as all rows of a
-patient. The strength of a code of patient events is the rise of the loss when the values of its
-columns are permuted together among rows. The coverage of a code counts its patients and events. The
-direction of a column is its correlation with the ranks of the scores.
+The strength of a column of a table, or of a code of patient events, is the rise of the loss when
+its values are permuted among rows, for all features of the column together. The direction of a
+feature is its correlation with the ranks of the scores. The coverage of a code counts its patients
+and events. Values that few rows have may identify people, so descriptions do not name them.
 """
 
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import process_time
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.stats import binomtest, rankdata
+from scipy.stats import rankdata
 from sklearn.pipeline import Pipeline
 
+from prefect_tune.tasks.bad_input import shown_columns
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.objective.predictions import Array, Predictions, predictions_of
-from prefect_tune.tasks.objective.risk import MOST_WEIGHTS, weighted_areas
+from prefect_tune.tasks.data.row_reader import LearnedColumn
+from prefect_tune.tasks.objective.metric import number_text
+from prefect_tune.tasks.objective.predictions import (
+    Array,
+    Predictions,
+    predicted_scores,
+    predictions_of,
+)
 
-LEVEL = 0.95
-"""Confidence of all intervals."""
-_DRAWS = 1_000
-_FEWEST_UNITS = 2
-"""Least number of units with rows of each class."""
-_MOST_BINS, _FEWEST_BINS = 10, 2
-_ROWS_PER_BIN = 20
+FEWEST_ROWS = 10
+"""Least number of rows (of patients, for codes) that have a value which is named."""
 _PATIENTS_AT_ONCE = 10_000
 _MOST_CODES, _MOST_COLUMNS = 40, 8
 """Limits on the codes permuted, and on the columns of each code."""
 _REPEATS = 3
 """Permutations averaged for a strength."""
+_MOST_POINTS, _MOST_CATEGORIES = 10, 8
+"""Limits on the values of a dependence."""
 
 LossOf = Callable[[Predictions], float]
 """Returns the loss of predictions of the sample."""
-ScoreOf = Callable[[Predictions], Array]
-"""Returns numbers that grow with the prediction, by row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Auroc:
-    """Area under the ROC curve of all rows, with a 95 % percentile interval.
-
-    `low` and `high` are None if a class has rows of one unit only; `n_draws` is then 0.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    n_draws: int
-    n_units: int
-
-
-def auroc_with_interval(
-    is_positive: NDArray[np.bool_], score: Array, groups: NDArray[np.int64] | None, seed: int
-) -> Auroc | None:
-    """Return the AUROC of scores with its interval; None if a class has no rows.
-
-    Bootstraps draw units (`groups`, shape (m,), or rows); those that lack a class are skipped.
-    """
-    m = len(score)
-    if not 0 < np.count_nonzero(is_positive) < m:
-        return None
-    value = float(weighted_areas(score, is_positive, np.ones((1, m)))[0])
-    unit = np.arange(m) if groups is None else np.unique(groups, return_inverse=True)[1]
-    n_units = int(unit.max()) + 1
-    if min(len(np.unique(unit[side])) for side in (is_positive, ~is_positive)) < _FEWEST_UNITS:
-        return Auroc(value, None, None, 0, n_units)
-    rng, size, areas = np.random.default_rng(seed), max(1, MOST_WEIGHTS // m), []
-    for first in range(0, _DRAWS, size):
-        drawn = (
-            np.bincount(rng.integers(n_units, size=n_units), minlength=n_units)[unit]
-            for _ in range(first, min(first + size, _DRAWS))
-        )
-        areas.append(weighted_areas(score, is_positive, np.array([*drawn], dtype=np.float64)))
-    ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    low, high = np.nanquantile(np.concatenate(areas), ends).tolist()
-    return Auroc(value, low, high, _DRAWS, n_units)
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationBin:
-    """Rows with similar predictions; `low` to `high` is Wilson's 95 % interval of `observed`."""
-
-    n: int
-    predicted: float
-    observed: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Predicted probabilities against observed shares.
-
-    Attributes:
-        bins: Bins of equal size, by predicted probability; equal probabilities share a bin.
-        expected_error: Mean distance of predicted and observed, weighted by rows (ECE).
-        brier: Mean squared error of the probabilities.
-        brier_of_share: Mean squared error if every probability were the share of positive rows.
-    """
-
-    bins: tuple[CalibrationBin, ...]
-    expected_error: float
-    brier: float
-    brier_of_share: float
-
-
-def calibration(is_positive: NDArray[np.bool_], probability: Array) -> Calibration:
-    """Return how well probabilities of the positive class, shape (m,), m > 0, are calibrated.
-
-    Bins have equal size, as in `sklearn.calibration.calibration_curve` with quantiles, which does
-    not return their rows.
-    """
-    n_bins = int(np.clip(len(probability) // _ROWS_PER_BIN, _FEWEST_BINS, _MOST_BINS))
-    edges = np.quantile(probability, np.linspace(0, 1, n_bins + 1))
-    place, bins = np.searchsorted(edges[1:-1], probability), []
-    for i in np.unique(place):
-        inside = place == i
-        n, positive = int(inside.sum()), int(is_positive[inside].sum())
-        ends = binomtest(positive, n).proportion_ci(LEVEL, method="wilson")
-        mean = float(probability[inside].mean())
-        bins.append(CalibrationBin(n, mean, positive / n, float(ends.low), float(ends.high)))
-    share = float(is_positive.mean())
-    return Calibration(
-        tuple(bins),
-        sum(b.n * abs(b.predicted - b.observed) for b in bins) / len(probability),
-        float(np.mean((probability - is_positive) ** 2)),
-        share * (1 - share),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnEffect:
-    """A column of the matrix that a model receives, and its correlation with the scores.
-
-    `direction` is from -1 to 1; None for a constant column.
-    """
-
-    column: str
-    direction: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CodeEffect:
-    """The columns of one code (or prefix with a star), or one column that belongs to no code.
-
-    Attributes:
-        strength: Rise of the loss when all columns of the code are permuted together.
-        columns: Columns that correlate most with the scores, out of `n_columns`.
-    """
-
-    code: str
-    strength: float
-    columns: tuple[ColumnEffect, ...]
-    n_columns: int
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnEffects:
-    """Effects of permuted codes, strongest first, out of `n_codes`, on a sample of `n_rows`."""
-
-    codes: tuple[CodeEffect, ...]
-    n_codes: int
-    n_rows: int
+ScoresOf = Callable[[Predictions], Array]
+"""Returns numbers that grow with the prediction, one column for each of k answers, shape (n, k)."""
 
 
 def code_of_column(column: str, codes: Container[str]) -> str:
@@ -179,65 +57,129 @@ def code_of_column(column: str, codes: Container[str]) -> str:
     return column.rpartition(": ")[0] or column
 
 
+@dataclass(frozen=True, slots=True)
+class ModelInput:
+    """Rows as a fitted model, or the rest of a pipeline, receives them.
+
+    Attributes:
+        model: The model.
+        matrix: A frame, an array or a sparse matrix, shape (n, p).
+        names: Name of each column of the matrix.
+        codes: Code of patient events, or column of the user's table, that each column belongs to.
+    """
+
+    model: Any
+    matrix: Any
+    names: Sequence[str]
+    codes: Sequence[str]
+
+    @classmethod
+    def of_events(cls, pipeline: Pipeline, X: EventRows) -> Self:
+        """Return the columns into which a pipeline turns events, for the rest of its steps."""
+        made: Any = X
+        for position, (_, step) in enumerate(pipeline.steps[:-1], 1):
+            made = step.transform(made)
+            if not isinstance(made, EventRows):
+                matrix = made.tocsr() if sparse.issparse(made) else np.asarray(made)
+                names, known = list(map(str, step.get_feature_names_out())), set(X.codes)
+                rest = Pipeline(pipeline.steps[position:])
+                return cls(rest, matrix, names, [code_of_column(name, known) for name in names])
+        raise ValueError("no step of this pipeline turns events into columns")
+
+    @classmethod
+    def of_table(cls, model: Any, X: pd.DataFrame, columns: Sequence[LearnedColumn]) -> Self:
+        """Return the features of a table, which belong to columns of the user's rows."""
+        codes = {feature: one.name for one in columns for feature in one.features}
+        names = [str(name) for name in X]
+        return cls(model, X, names, [codes[name] for name in names])
+
+    def members(self, code: str) -> NDArray[np.intp]:
+        """Return the positions of the columns of a code."""
+        return np.flatnonzero(np.array(self.codes, dtype=object) == code)
+
+    def with_rows(self, columns: Sequence[int] | NDArray[np.intp], rows: NDArray[np.intp]) -> Any:
+        """Return k copies of the matrix with some columns taken from other rows, shape (k n,)."""
+        matrix, own = self.matrix, np.resize(np.arange(self.matrix.shape[0]), len(rows))
+        if isinstance(matrix, pd.DataFrame):
+            changed = matrix.iloc[own].reset_index(drop=True)
+            for i in columns:
+                changed.isetitem(i, matrix.iloc[rows, i].array)
+            return changed
+        is_moved = np.isin(np.arange(matrix.shape[1]), columns)
+        if not sparse.issparse(matrix):
+            return np.where(is_moved, matrix[rows], matrix[own])
+        parts = (part.astype(matrix.dtype) for part in (~is_moved, is_moved))
+        stays, moves = map(sparse.diags_array, parts)
+        return (matrix @ stays)[own] + (matrix @ moves)[rows]
+
+
 def column_effects(  # noqa: PLR0917
-    pipeline: Pipeline,
-    X: EventRows,
+    given: ModelInput,
     classes: NDArray[Any],
+    scores_of: ScoresOf,
     loss_of: LossOf,
-    score_of: ScoreOf,
     seed: int,
     seconds: float = 5.0,
-) -> ColumnEffects:
-    """Return the effects of the codes that matter most to a pipeline made of events.
+) -> tuple[pd.DataFrame, int]:
+    """Return the codes, or columns of a table, that matter most to a model, and their number.
 
-    Candidates are the codes whose columns correlate most with the scores. `loss_of` and `score_of`
-    judge predictions of the sample X. After `seconds` of CPU time no more codes are permuted, but
+    Candidates are those whose columns correlate most with the scores. `loss_of` and `scores_of`
+    judge predictions of the rows given. After `seconds` of CPU time no more codes are permuted, but
     the first code always is.
+
+    Each row is a column of a code, the strongest code first: the rise of the loss (`strength`) if
+    all columns of the code are permuted together, its standard deviation over permutations
+    (`spread`), the `direction` of the column from -1 to 1 (nan for a category, a constant, and
+    several answers), and the number of columns of the code.
     """
     deadline, rng = process_time() + seconds, np.random.default_rng(seed)
-    matrix, names, rest = _matrix_of(pipeline, X)
-    predicted = predictions_of(rest, matrix, classes)
-    loss, scores = loss_of(predicted), score_of(predicted)
-    direction = _correlations(matrix, scores)
-    of_classes = scores[:, None] if predicted.score is None else predicted.score
-    worth = np.max([np.abs(_correlations(matrix, column)) for column in of_classes.T], axis=0)
-    orders, vocabulary = [rng.permutation(len(X)) for _ in range(_REPEATS)], set(X.codes)
+    predicted, n = _predicted(given.model, given.matrix, classes), given.matrix.shape[0]
+    loss, scores = loss_of(predicted), scores_of(predicted)
+    correlations = np.array([_correlations(given.matrix, column) for column in scores.T])
+    if scores.shape[1] == 1:
+        direction = np.where(_are_categories(given.matrix), np.nan, correlations[0])
+    else:
+        direction = np.full(len(given.names), np.nan)
+    orders = np.concatenate([rng.permutation(n) for _ in range(_REPEATS)])
+    repeats = np.split(np.arange(len(orders)), _REPEATS)
     members: dict[str, list[int]] = {}
-    for i in np.argsort(-worth, kind="stable").tolist():
-        members.setdefault(code_of_column(names[i], vocabulary), []).append(i)
-    effects: list[CodeEffect] = []
+    for i in np.argsort(-np.abs(correlations).max(axis=0), kind="stable").tolist():
+        members.setdefault(given.codes[i], []).append(i)
+    effects: list[pd.DataFrame] = []
     for code, columns in list(members.items())[:_MOST_CODES]:
         if effects and process_time() > deadline:
             break
-        permuted = (_permuted(matrix, columns, order) for order in orders)
-        losses = [loss_of(predictions_of(rest, M, classes)) for M in permuted]
-        shown = tuple(ColumnEffect(names[i], direction[i] or None) for i in columns[:_MOST_COLUMNS])
-        effects.append(CodeEffect(code, float(np.mean(losses)) - loss, shown, len(columns)))
-    effects.sort(key=lambda effect: -effect.strength)
-    return ColumnEffects(tuple(effects), len(members), len(X))
+        permuted = _predicted(given.model, given.with_rows(columns, orders), classes)
+        rises = [loss_of(permuted.take(rows)) - loss for rows in repeats]
+        sums = {"strength": np.mean(rises), "spread": np.std(rises), "n_columns": len(columns)}
+        shown = columns[:_MOST_COLUMNS]
+        names = [given.names[i] for i in shown]
+        effects.append(
+            pd.DataFrame({"code": code, "column": names, "direction": direction[shown], **sums})
+        )
+    found = pd.concat(effects).sort_values("strength", ascending=False, kind="stable")
+    return found, len(members)
 
 
-def _matrix_of(pipeline: Pipeline, X: EventRows) -> tuple[Any, list[str], Pipeline]:
-    made: Any = X
-    for position, (_, step) in enumerate(pipeline.steps[:-1], 1):
-        made = step.transform(made)
-        if not isinstance(made, EventRows):
-            matrix = made.tocsr() if sparse.issparse(made) else np.asarray(made)
-            names = list(map(str, step.get_feature_names_out()))
-            return matrix, names, Pipeline(pipeline.steps[position:])
-    raise ValueError("no step of this pipeline turns events into columns")
+def _predicted(model: Any, X: Any, classes: NDArray[Any]) -> Predictions:
+    """Return predictions; labels follow from probabilities, so rows are predicted only once."""
+    if len(classes):
+        with suppress(AttributeError, NotImplementedError):  # without probabilities
+            score = predicted_scores(model, X, classes, "predict_proba")
+            return Predictions(score.argmax(axis=1), score)
+    return predictions_of(model, X, classes)
 
 
-def _permuted(matrix: Any, columns: Sequence[int], order: NDArray[np.intp]) -> Any:
-    is_moved = np.isin(np.arange(matrix.shape[1]), columns)
-    if not sparse.issparse(matrix):
-        return np.where(is_moved, matrix[order], matrix)
-    stays, moves = (sparse.diags_array(part.astype(matrix.dtype)) for part in (~is_moved, is_moved))
-    return matrix @ stays + (matrix @ moves)[order]
+def _are_categories(matrix: Any) -> NDArray[np.bool_]:
+    kinds = matrix.dtypes if isinstance(matrix, pd.DataFrame) else [None] * matrix.shape[1]
+    return np.array([isinstance(kind, pd.CategoricalDtype) for kind in kinds])
 
 
 def _correlations(matrix: Any, scores: Array) -> Array:
     """Return the correlations of the logarithms of columns with ranks, shape (p,); 0 if none."""
+    ranks = rankdata(scores)
+    if isinstance(matrix, pd.DataFrame):
+        matrix = np.column_stack([_as_numbers(column, ranks) for _, column in matrix.items()])
     logs = abs(matrix)
     if sparse.issparse(matrix):
         logs = logs.log1p()
@@ -246,7 +188,6 @@ def _correlations(matrix: Any, scores: Array) -> Array:
     else:
         logs = np.log1p(logs) * np.sign(matrix)
         squares = logs * logs
-    ranks = rankdata(scores)
     centred = (ranks - ranks.mean()) / (ranks.std() or 1.0)
     mean, square = (np.asarray(part.mean(axis=0), np.float64).ravel() for part in (logs, squares))
     spread = np.sqrt(np.maximum(square - mean * mean, 0.0))
@@ -254,32 +195,90 @@ def _correlations(matrix: Any, scores: Array) -> Array:
     return np.divide(made, spread, out=np.zeros(len(made)), where=spread > 0)
 
 
-@dataclass(frozen=True, slots=True)
-class CodeCoverage:
-    """Events of one code.
+def _as_numbers(column: pd.Series, ranks: Array) -> Array:
+    """Return a feature without missing values; a category becomes the mean rank of its rows."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        codes = column.cat.codes.to_numpy()
+        return pd.Series(ranks).groupby(codes).transform("mean").to_numpy()
+    return column.fillna(column.median()).fillna(0.0).to_numpy(dtype=np.float64)
 
-    Attributes:
-        code: The code.
-        description: Its description; empty if unknown.
-        patients: Share of the patients that have the code, 0 to 1.
-        events: Mean number of its events among these patients.
-        by_class: Share of patients with the code, by class; empty unless there are two classes.
+
+def dependence(
+    given: ModelInput,
+    column: LearnedColumn,
+    classes: NDArray[Any],
+    scores_of: ScoresOf,
+    labels: Sequence[str] | NDArray[Any],
+) -> pd.DataFrame:
+    """Return mean scores, by label of their columns, if all rows had a value of a table's column.
+
+    Numbers are from the 5th to the 95th percentile, and categories are the most frequent ones. All
+    features of the column take the values of the same row (Friedman 2001).
     """
+    feature, n = given.matrix[column.features[0]], len(given.matrix)
+    if column.kind == "category":
+        counts = feature.value_counts()
+        values = counts[counts >= FEWEST_ROWS].index[:_MOST_CATEGORIES].tolist()
+    else:
+        shares = np.linspace(0.05, 0.95, _MOST_POINTS)
+        known = feature.dropna().quantile(shares, interpolation="nearest")
+        values = known.unique().tolist()
+    rows = np.array([np.argmax(feature == value) for value in values], dtype=np.intp)
+    changed = given.with_rows(given.members(column.name), np.repeat(rows, n))
+    scores = scores_of(_predicted(given.model, changed, classes))
+    means = scores.reshape(len(rows), n, len(labels)).mean(axis=1)
+    named = values if column.kind == "category" else [*map(_rounded, values)]
+    return pd.DataFrame(
+        {
+            "column": column.name,
+            "kind": column.kind,
+            "value": np.repeat(named, len(labels)),
+            "label": np.tile(labels, len(rows)),
+            "score": means.ravel(),
+        }
+    )
 
-    code: str
-    description: str
-    patients: float
-    events: float
-    by_class: tuple[float, ...]
+
+def described_columns(
+    X: pd.DataFrame, columns: Sequence[LearnedColumn], fewest: int
+) -> pd.DataFrame:
+    """Return name, kind, share of missing values and values of each column, as text.
+
+    Categories of less than `fewest` rows are only counted. As many numbers at both ends of a range
+    are left out, and the ends are rounded.
+    """
+    rows = []
+    for column in columns:
+        values = X[column.features[0]]
+        known, parts = values.dropna(), list[str]()
+        if column.kind == "category":
+            counts = known.value_counts()
+            named = counts.index[counts >= fewest]
+            n_rare = int((counts > 0).sum()) - len(named)
+            parts = [shown_columns(named)] * bool(len(named)) + [f"{n_rare:,} rare"] * bool(n_rare)
+        elif column.kind != "text" and len(known) >= 2 * fewest:
+            ends = np.sort(known.to_numpy())[[fewest - 1, -fewest]]
+            texts = [number_text(end if fewest == 1 else _rounded(end)) for end in ends]
+            if column.kind == "date":
+                texts = [*pd.to_datetime(ends, unit="D").strftime("%Y-%m-%d")]
+            parts = [" to ".join(texts)]
+        rows.append((column.name, column.kind, float(values.isna().mean()), ", ".join(parts)))
+    return pd.DataFrame(rows, columns=["column", "kind", "missing", "values"])
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 def code_coverage(
     X: EventRows, rows: NDArray[np.intp], label: NDArray[np.int32] | None = None
-) -> list[CodeCoverage]:
+) -> pd.DataFrame:
     """Return the coverage of all codes in `rows` of `X`, the most frequent first.
 
-    A patient with several rows counts once, with the latest row and its class. `label` has the
-    class, 0 or 1, of each row of `X`; it is None for other targets.
+    Columns are code, description, the number and the share of the patients that have the code, the
+    mean number of its events among these patients, and the share in each of two classes. A patient
+    with several rows counts once, with the latest row and its class. `label` has the class, 0 or 1,
+    of each row of `X`; it is None for other targets.
     """
     patients, width = X.longest_rows(rows), len(X.codes)
     n_sides = 1 if label is None else 2
@@ -298,13 +297,12 @@ def code_coverage(
     shares = n_with / np.maximum(n_patients, 1)[:, None]
     descriptions, vocabulary = X.descriptions(), X.codes
     order = np.lexsort((-n_events, -total))[: np.count_nonzero(total)]
-    return [
-        CodeCoverage(
-            vocabulary[i],
-            descriptions.get(vocabulary[i], ""),
-            float(total[i] / len(patients)),
-            float(n_events[i] / total[i]),
-            () if label is None else tuple(shares[:, i].tolist()),
-        )
-        for i in order.tolist()
-    ]
+    table = {
+        "code": vocabulary,
+        "description": [descriptions.get(code, "") for code in vocabulary],
+        "n_patients": total.astype(int),
+        "patients": total / len(patients),
+        "events": n_events / np.maximum(total, 1),
+    }
+    by_class = {f"patients_of_{i}": shares[i] for i in range(n_sides) if label is not None}
+    return pd.DataFrame({**table, **by_class}).iloc[order]

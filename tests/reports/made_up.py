@@ -13,14 +13,13 @@ from prefect_tune.flows.reading.study_view import CacheUse
 from prefect_tune.flows.wording.text import FailureGroup
 from prefect_tune.optimizers.importance import Effect, Importance, Input
 from prefect_tune.optimizers.trials.outcome import FailureKind
-from prefect_tune.tasks.final.figures import (
-    Auroc,
-    Calibration,
-    CalibrationBin,
-    CodeCoverage,
-    CodeEffect,
-    ColumnEffect,
-    ColumnEffects,
+from prefect_tune.tasks.final.quality import (
+    LossInterval,
+    calibration,
+    class_curve,
+    class_quality,
+    errors_of_bins,
+    residual_counts,
 )
 
 NASTY = (
@@ -49,7 +48,7 @@ SUMMARY = study_view(
         {"trial": 2, "loss": 12.75, "recheck_loss": None},
     ],
     ensemble={"kind": "agnostic", "members": [], "losses": [], "nested": {"single": 12.5}},
-    model_trial=None, single_best_test_loss=13.5,
+    model_trial=None, single_best_test_loss=13.5, is_of_events=True,
     decisions={"notes": [NASTY], "race": {"begun": 90, "stopped": 40}},
     seconds={
         "total": 75.0, "evaluating": 70.0, "asking": 1.0, "budget": 60.0, "over_budget": 15.0,
@@ -67,28 +66,96 @@ REPRODUCTION = Reproduction(
 
 def judged() -> ModelReport:
     """Return a model of patient events, with hostile codes and descriptions."""
-    columns = (ColumnEffect(f"{NASTY}: count", 0.4), ColumnEffect(f"{NASTY}: mean, 30 days", None))
-    codes = (
-        CodeEffect(NASTY, 0.12, columns, 2),
-        CodeEffect("LAB//1", 0.05, (ColumnEffect("LAB//1: last", -0.3),), 1),
-        CodeEffect("age, years", 0.01, (ColumnEffect("age, years", 0.001),), 1),
+    effects = pd.DataFrame(
+        [
+            (NASTY, f"{NASTY}: count", 0.4, 0.12, 0.01, 2, f"{NASTY} {'long ' * 30}"),
+            (NASTY, f"{NASTY}: mean, 30 days", None, 0.12, 0.01, 2, f"{NASTY} {'long ' * 30}"),
+            ("LAB//1", "LAB//1: last", -0.3, 0.05, 0.002, 1, "Sodium"),
+            ("age, years", "age, years", 0.001, 0.01, 0.001, 1, ""),
+        ],
+        columns=["code", "column", "direction", "strength", "spread", "n_columns", "description"],
     )
-    bins = tuple(CalibrationBin(40, p, p + 0.02, p, p + 0.1) for p in (0.1, 0.2, 0.4))
+    y = np.arange(120) % 3 > 1
+    score = np.linspace(0.1, 0.6, 120) + 0.3 * y
+    classes = class_quality(y, score > 0.5, ["no", NASTY]).rename(columns={"rows": "test_rows"})
+    confusion = [("no", "no", 60), ("no", NASTY, 20), (NASTY, "no", 10), (NASTY, NASTY, 30)]
+    coverage = {
+        "code": [f"{NASTY} {k}" for k in range(21)],
+        "description": ["", *[NASTY] * 20],
+        "n_patients": 10,
+        "patients": [1 / (k + 1) for k in range(21)],
+        "events": 2.5,
+        "patients_of_0": 0.5,
+        "patients_of_1": np.nan,
+    }
     return ModelReport(
+        n_training=480,
         n_rows=120,
         units="patients",
         classes=("no", NASTY),
-        auroc=Auroc(0.8, 0.75, 0.85, 1_000, 90),
-        calibration=Calibration(bins, 0.02, 0.15, 0.16),
+        intervals={
+            "error": LossInterval(25.0, 20.0, 30.0, 1_000, 90),
+            "auroc": LossInterval(0.2, 0.15, 0.25, 1_000, 90),
+        },
         is_balanced=True,
-        effects=ColumnEffects(codes, 9, 120),
+        tables={
+            "classes": classes.assign(training_rows=[400, 80]),
+            "confusion": pd.DataFrame(confusion, columns=["actual", "predicted", "rows"]),
+            "curves": class_curve(y, score).assign(label=NASTY),
+            "calibration": calibration(y, score),
+            "effects": effects,
+            "coverage": pd.DataFrame(coverage),
+        },
         effects_of=1,
+        n_sample=120,
+        n_codes=9,
         measure="auroc",
-        descriptions={NASTY: f"{NASTY} {'long ' * 30}", "LAB//1": "Sodium"},
-        coverage=tuple(
-            CodeCoverage(f"{NASTY} {k}", NASTY if k else "", 1 / (k + 1), 2.5, (0.5, None))
-            for k in range(21)
-        ),
+        n_hidden=3,
+    )
+
+
+def of_table() -> ModelReport:
+    """A model of a table with three classes, of which one has no test rows."""
+    y = np.arange(90) % 2
+    classes = class_quality(y, y, ["a", "b", NASTY]).rename(columns={"rows": "test_rows"})
+    curve = {"column": "age", "kind": "number", "label": "a", "score": [0.1, 0.4]}
+    place = {**curve, "column": NASTY, "kind": "category", "value": ["north", NASTY]}
+    since = {**curve, "column": "since", "kind": "date", "value": [16_000.0, 18_000.0]}
+    columns = [("age", "number", 0.0, "18 to 90"), (NASTY, "category", 0.25, "north, 2 rare")]
+    effects = {"code": ["age"], "column": "age", "direction": 0.5, "strength": 0.2}
+    return ModelReport(
+        n_training=300,
+        n_rows=90,
+        intervals={"error": LossInterval(0.0, 0.0, 4.0, 0, 90)},
+        tables={
+            "classes": classes.assign(training_rows=[150, 100, 50]),
+            "confusion": pd.DataFrame({"actual": ["a", "b"], "predicted": ["a", "b"], "rows": 45}),
+            "curves": class_curve(y == 1, y * 0.5).assign(label="b"),
+            "effects": pd.DataFrame({**effects, "spread": 0.1, "n_columns": 1, "description": ""}),
+            "dependence": pd.concat(
+                map(pd.DataFrame, ({**curve, "value": [20.0, 60.0]}, place, since))
+            ),
+            "columns": pd.DataFrame(columns, columns=["column", "kind", "missing", "values"]),
+        },
+        effects_of=1,
+        n_sample=90,
+        n_codes=2,
+        measure="error",
+    )
+
+
+def of_numbers() -> ModelReport:
+    """A model of numbers."""
+    y = np.arange(100.0)
+    return ModelReport(
+        n_training=300,
+        n_rows=100,
+        intervals={"r2": LossInterval(0.2, None, None, 0, 1), "auroc": None},
+        tables={
+            "by_predicted": errors_of_bins(y, y + 1, y + 1),
+            "by_actual": errors_of_bins(y, y + 1, y),
+            "residuals": residual_counts(y, y + y % 7),
+        },
     )
 
 
@@ -126,8 +193,7 @@ def full(n: int = N) -> StudyReport:
         ]),
         step_times=pd.DataFrame([{
             "step": "fit model", "served": 4, "load_seconds": 0.1, "made": 9, "made_seconds": 50.0,
-            "saved_seconds": 12.0, "kept": 5, "kept_bytes": 10**6, "evicted": 3,
-            "evicted_bytes": 10**5, "refused": 1, "refused_bytes": 0,
+            "saved_seconds": 12.0,
         }]),
         failures=[
             FailureGroup(
@@ -144,17 +210,6 @@ def full(n: int = N) -> StudyReport:
             "value": rng.gamma(2.0, size=150),
             "is_best": [k in {1, 5} for k in range(150)],
         }),
-        levels=pd.DataFrame([
-            {"fidelity": name, "share": share, "evaluated": 90, "failed": 3, "seconds": 90.0,
-             "first_after": 1.0, "last_after": 9.0}
-            for name, share in (("folds 1 of 3", 1 / 3), ("full", 1.0))
-        ]),
-        curves=pd.DataFrame([
-            {"trial": k, "model": "tree" if k % 3 else NASTY, "is_partial": False,
-             "losses": [30.0 / (e + 1) for e in range(10)], "configuration": k, "epochs": 10,
-             "best": 3.0, "trainings": 2}
-            for k in range(1, 7)
-        ]),
         members=pd.DataFrame({
             "trial": [1, 2], "weight": [0.7, 0.3], "loss": [12.5, 12.75], "path": NASTY
         }),
@@ -163,6 +218,7 @@ def full(n: int = N) -> StudyReport:
             (Effect(Input("fit model"), 0.5, 0.1),
              Effect(Input("fit model", "tree", NASTY), 0.1, 0.1)),
         ),
+        notes=(f"left out: {NASTY} (a different string in almost every row)",),
         model=judged(),
         reproduction=REPRODUCTION,
     )  # fmt: skip
@@ -182,7 +238,7 @@ def empty() -> StudyReport:
                "chance_loss": None}  # fmt: skip
     some = full()
     tables = ("progress", "incumbents", "algorithms", "paths", "step_times", "trade_offs",
-              "levels", "curves", "members")  # fmt: skip
+              "members")  # fmt: skip
     return replace(
         some,
         **{name: getattr(some, name).head(0) for name in tables},

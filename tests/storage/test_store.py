@@ -110,9 +110,6 @@ def test_evicted_steps_of_a_study_are_listed(store) -> None:
     store.forget(gone)
     assert sorted(store.index.keys_of("one")) == [kept.key, gone.key]
     assert store.index.keys_of("two") == [last.key]
-    assert sorted(store.index.made_by("one")) == [
-        ("rescale", "evicted", 1, gone.size_bytes), ("rescale", "present", 1, kept.size_bytes),
-    ]  # fmt: skip
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 60)), max_size=40))

@@ -24,18 +24,18 @@ def test_patients_count_once_with_their_latest_row_and_class(monkeypatch, at_a_t
     label = labels["boolean_value"].to_numpy().astype(np.int32)
     training = np.arange(60)  # of 30 patients, two each
     covered = code_coverage(X, training, label)
-    assert [of.patients for of in covered] == sorted((of.patients for of in covered), reverse=True)
-    found = {of.code: of for of in covered}
+    assert covered["patients"].is_monotonic_decreasing
+    found = covered.set_index("code")
     latest = training[1::2]
     seen = [X.events["code"][X.start[i] : X.stop[i]].tolist() for i in latest]
-    assert set(found) == {code for codes in seen for code in codes}
-    assert "LATER" not in found
-    for code, of in found.items():
+    assert set(found.index) == {code for codes in seen for code in codes}
+    assert "LATER" not in found.index
+    for code, of in found.iterrows():
         n_with = np.array([code in codes for codes in seen])
-        assert of.patients == pytest.approx(n_with.mean())
+        assert (of.patients, of.n_patients) == (pytest.approx(n_with.mean()), n_with.sum())
         assert of.events == pytest.approx(sum(codes.count(code) for codes in seen) / n_with.sum())
         sides = [n_with[label[latest] == k].mean() for k in (0, 1)]
-        assert of.by_class == pytest.approx(sides)
-    assert found["MARCH"].patients == pytest.approx(1 / 30)
-    assert (found["A"].description, found["B"].description) == ("A first code", "")
-    assert {of.by_class for of in code_coverage(X, training)} == {()}  # of other targets
+        assert [of.patients_of_0, of.patients_of_1] == pytest.approx(sides)
+    assert found["patients"]["MARCH"] == pytest.approx(1 / 30)
+    assert found["description"][["A", "B"]].tolist() == ["A first code", ""]
+    assert not {"patients_of_0"} & set(code_coverage(X, training))  # of other targets

@@ -1,6 +1,5 @@
-"""The sections of a study's report; each is yielded if it has data.
+"""The sections of a study's report, in the order of a reader's questions.
 
-- `search`: progress, paths, importance, fidelities, decisions.
-- `model`: members, quality, codes.
-- `costs`: times of steps, failures, trade-offs.
+- `model`: quality on the test rows, use of columns, data, members.
+- `search`: progress, importance, paths, costs, decisions; times of steps, failures.
 """

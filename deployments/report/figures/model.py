@@ -1,157 +1,270 @@
-"""The final model: its members, its quality on the test rows, and the codes that it uses."""
+"""The final model: its quality on the test rows, what it uses, its data, and its members."""
 
+import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from math import isnan, sqrt
+from typing import Any
 
 import pandas as pd
 import plotly.express as px
 
 from prefect_tune.deployments.report.judged_model import ModelReport
-from prefect_tune.deployments.report.page import STYLE, Figure, Part, Section, Table, bars, clipped
+from prefect_tune.deployments.report.page import (
+    DASHED,
+    STYLE,
+    Command,
+    Figure,
+    Part,
+    Section,
+    Table,
+    Text,
+    Texts,
+    Threshold,
+    bars,
+    clipped,
+)
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.wording.text import LossWords, counted
-from prefect_tune.tasks.final.figures import CodeEffect, ColumnEffect
+from prefect_tune.tasks.final.figures import FEWEST_ROWS
 
 _MOST_CODES, _MOST_COLUMNS = 20, 4
 _NO_EFFECT = 5e-5
 """Rise of the loss below which a column gets no line."""
+_UNEQUAL = 1.2
+"""Ratio of the rows of two classes from which weighting them shifts probabilities."""
+_SHARES = {"range": [-0.02, 1.02], "tickformat": ".0%"}
 
 
-def model_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if the model has several members or was compared with others."""
-    view, parts, text = report.summary, list[Part](), report.loss_text
-    if len(report.members) > 1:
-        texts = {"loss": text, "weight": _percent}
-        parts.append(Table.of("Members of the ensemble", report.members, texts, is_open=True))
-    if view.ensemble and view.ensemble.nested:
-        nested = pd.DataFrame(view.ensemble.nested.items(), columns=["kind", "loss"])
-        title = "Kinds of models, on rows not used to build them"
-        parts.append(Table.of(title, nested, {"loss": text}))
-    if view.finalists:
-        finalists = pd.DataFrame(view.finalists).astype({"recheck_loss": "float"})
-        finalists["mean"] = finalists[["loss", "recheck_loss"]].mean(axis=1, skipna=False)
-        texts = dict.fromkeys(("loss", "recheck_loss", "mean"), text)
-        parts.append(Table.of("Finalists on a second split", finalists, texts, is_open=True))
-    if parts:
-        yield Section("model", "The final model", "", parts)
-
-
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Return a share as a percentage; a dash for nan."""
     return "-" if isnan(share) else f"{share:.1%}"
 
 
 def quality_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if scores of two classes exist or could not be judged."""
-    model, title = report.model, "Quality on the test rows"
+    """Yield the section; without test rows or a model, it gives the reason."""
+    model, note, parts = report.model, "", list[Part]()
     if model.is_judged:
-        note = "" if model.calibration else "The model has no probabilities to be calibrated."
-        if model.is_balanced:
-            note += (
-                "Training gave both classes equal weight, so probabilities are too high for the "
-                "rarer class. Calibrate them before you read them as risks."
-            )
-        yield Section("quality", title, note, [*_quality(model)])
+        parts = [*_measures(report), *_classes(model), *_numbers(model)]
     elif model.problem:
-        yield Section("quality", title, f"The model could not be judged: {model.problem}.")
+        note = f"The model could not be judged: {model.problem}."
+    elif not model.n_rows:
+        note = "The study has no test rows. --test or --test-size holds rows back for a test."
+    else:
+        note = f"There is no final model: {report.summary.no_model or 'the search has not ended'}."
+    yield Section("quality", "Quality on the test rows", note, parts)
 
 
-def _quality(model: ModelReport) -> Iterator[Part]:
-    rows = [["test rows", f"{model.n_rows:,}"]]
-    if (auroc := model.auroc) is not None:
-        units = counted(auroc.n_units, model.units.removesuffix("s"))
-        interval = f"none, as {units} have too few of one class"
-        if auroc.low is not None:
-            drawn = f"{auroc.n_draws:,} bootstraps of {units}"
-            interval = f"{auroc.low:.3f} to {auroc.high:.3f} ({drawn})"
-        rows += [["AUROC", f"{auroc.value:.3f}"], ["95% interval", interval]]
-    if (found := model.calibration) is not None:
-        brier = f"{found.brier:.4f} ({found.brier_of_share:.4f} with one probability for all rows)"
-        error = f"{100 * found.expected_error:.1f} points"
-        rows += [["expected calibration error", error], ["Brier score", brier]]
-    yield Table("Measures", ["measure", "value"], rows, is_open=True)
-    if model.calibration is None:
+def _measures(report: StudyReport) -> Iterator[Part]:
+    model, rows, lines = report.model, list[list[str]](), list[str]()
+    known = {name: found for name, found in model.intervals.items() if found is not None}
+    for name, found in known.items():
+        words, is_known = LossWords(name), found.low is not None
+        ends = words.interval(found.low, found.high) if is_known else "too few to estimate it"
+        rows.append([words.name, words.of(found.loss), ends])
+    if why := report.summary.test_loss_undefined:
+        lines.append(f"{report.summary.losses.name} is undefined on the test rows: {why}.")
+    n_rows = model.tables.get("classes", pd.DataFrame({"training_rows": [1]}))["training_rows"]
+    if model.is_balanced and n_rows.max() > _UNEQUAL * n_rows.min():
+        lines.append(
+            "Training gave all classes equal weight, so probabilities are too high for rarer "
+            "classes. Calibrate them before you read them as risks."
+        )
+    if (bins := model.tables.get("calibration")) is not None:
+        error = ((bins["predicted"] - bins["observed"]).abs() * bins["n"]).sum() / model.n_rows
+        rows.append(["expected calibration error", percent(error), "-"])
+    elif model.classes:
+        lines.append("The model has no probabilities, so there is no calibration.")
+    if lines:
+        yield Text(lines)
+    note = f"{counted(model.n_rows, 'test row')}."
+    if drawn := [found for found in known.values() if found.n_draws]:
+        units = counted(drawn[0].n_units, model.units.removesuffix("s"))
+        note += f" Intervals come from bootstraps of {units}, or are Wilson's."
+    yield Table("Measures", ["measure", "value", "95% interval"], rows, is_open=True, note=note)
+
+
+def _classes(model: ModelReport) -> Iterator[Part]:
+    tables, curves = model.tables, model.tables.get("curves", pd.DataFrame())
+    if "confusion" not in tables:
         return
-    bins, positive = pd.DataFrame(model.calibration.bins), model.classes[1]
-    above, below = bins["high"] - bins["observed"], bins["observed"] - bins["low"]
-    end = min(1.0, 1.05 * float(bins[["predicted", "high"]].max().max()))
-    labels = {"x": f"predicted probability of {positive}", "y": f"share of {positive}"}
-    axes = {"x": bins["predicted"], "y": bins["observed"], "labels": labels}
-    drawn = px.line(error_y=above, error_y_minus=below, markers=True, **axes, **STYLE)
-    drawn.update_traces(name="model", showlegend=True)
-    dashed = {"color": "var(--muted)", "dash": "dash"}
-    drawn.add_scatter(x=[0, end], y=[0, end], mode="lines", name="perfect", line=dashed)
-    shares = {"range": [0, end], "tickformat": ".0%"}
-    drawn.update_xaxes(**shares).update_yaxes(**shares)
-    note = "Equally many test rows in each bin, with Wilson's 95% intervals."
-    yield Figure("Calibration", drawn, 400, note)
-    texts = dict.fromkeys(("predicted", "observed", "low", "high"), _percent)
-    yield Table.of(f"Predicted and observed shares of {positive}", bins, texts)
+    table, n_shown = tables["classes"], tables["confusion"]["actual"].nunique()
+    if not model.classes:
+        counts = tables["confusion"].pivot_table("rows", "actual", "predicted", fill_value=0)
+        style = {"text_auto": True, "aspect": "auto", "template": "none"}
+        style["color_continuous_scale"] = ["var(--card)", "var(--c4)"]
+        drawn = px.imshow(counts, **style).update_coloraxes(showscale=False)
+        drawn.update_xaxes(type="category").update_yaxes(type="category")
+        note = f"The {n_shown} most frequent of {len(table)} classes."
+        yield Figure("Confusion matrix", drawn, 400, note, is_half=True)
+    elif not curves.empty:
+        totals = table.set_index("label")["test_rows"].loc[[*model.classes]].tolist()
+        start = int(curves["threshold"].searchsorted(0.5 if "calibration" in tables else 0.0))
+        rows = curves[["threshold", "found", "false"]].to_numpy().tolist()
+        yield Threshold("Confusion matrix", model.classes, totals, rows, start)
+    if not curves.empty:
+        names = {"false_positive_rate": "false positive rate", "label": "class"}
+        axes = {"color": "label", "labels": names, "hover_data": ["threshold"], **STYLE}
+        roc = px.line(curves, x="false_positive_rate", y="recall", **axes)
+        roc.add_scatter(x=[0, 1], y=[0, 1], name="guessing", **DASHED)
+        found = px.line(curves[curves["found"] > 0], x="recall", y="precision", **axes)
+        note = f"The {curves['label'].nunique()} most frequent of {len(table)} classes."
+        for title, drawn in {"ROC curve": roc, "Precision and recall": found}.items():
+            drawn.update_xaxes(**_SHARES).update_yaxes(**_SHARES)
+            yield Figure(title, drawn, note="" if model.classes else note, is_half=True)
+        table = table.merge(curves.drop_duplicates("label")[["label", "auroc"]], how="left")
+    if "calibration" in tables:
+        drawn = _against_perfect(tables["calibration"], "predicted", "observed", "model")
+        drawn.update_xaxes(title=f"predicted probability of {model.classes[1]}", tickformat=".0%")
+        drawn.update_yaxes(title=f"share of {model.classes[1]}", tickformat=".0%")
+        note = "Equally many test rows in each bin, with Wilson's 95% intervals."
+        yield Figure("Calibration", drawn, note=note, is_half=True)
+    texts: Texts = dict.fromkeys(("recall", "precision"), lambda value: percent(value / 100))
+    table = table.rename(columns={"label": "class", "auroc": "AUROC"})
+    yield Table.of("Recall and precision by class", table, texts, is_open=True)
 
 
-def codes_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section on strength and direction of codes, for patient events."""
-    model, title, effects = report.model, "What the model uses", report.model.effects
-    if effects is None:
-        if model.problem and model.is_judged:
-            yield Section("codes", title, f"They could not be measured: {model.problem}.")
+def _against_perfect(bins: pd.DataFrame, x: str, y: str, name: str) -> Any:
+    """Return a line of bins with their intervals, and the diagonal."""
+    ends = {"error_y": bins["high"] - bins[y], "error_y_minus": bins[y] - bins["low"]}
+    drawn = px.line(bins, x=x, y=y, markers=True, **ends, **STYLE)
+    line = [bins[x].min(), bins[x].max()]
+    drawn.update_traces(name=name, showlegend=True)
+    return drawn.add_scatter(x=line, y=line, name="perfect", **DASHED)
+
+
+def _numbers(model: ModelReport) -> Iterator[Part]:
+    if "residuals" not in model.tables:
         return
-    codes = [code for code in effects.codes if code.strength > _NO_EFFECT][:_MOST_CODES]
-    if not codes:
-        yield Section("codes", title, "No single code affects the score of the model.")
+    bins, by_actual = model.tables["by_predicted"], model.tables["by_actual"]
+    drawn = _against_perfect(bins, "predicted", "actual", "mean and middle 80%")
+    note = "Equally many test rows in each bin of predicted numbers."
+    yield Figure("Predicted against actual", drawn, note=note, is_half=True)
+    drawn = px.line(model.tables["residuals"], x="residual", y="rows", line_shape="hvh", **STYLE)
+    drawn.update_traces(fill="tozeroy").update_xaxes(title="actual minus predicted")
+    yield Figure("Residuals", drawn, note="Without the outermost 1% of the rows.", is_half=True)
+    labels = {"error": "mean absolute error"}
+    drawn = px.line(by_actual, x="actual", y="error", markers=True, labels=labels, **STYLE)
+    drawn.update_yaxes(rangemode="tozero")
+    yield Figure("Error by size of the actual number", drawn, is_half=True)
+    yield Table.of("Errors by size of the actual number", by_actual)
+
+
+def uses_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section on strength and direction of columns or codes, and on dependence."""
+    model, title, words = report.model, "What the model uses", LossWords(report.model.measure)
+    what = "code" if report.summary.is_of_events else "column"
+    if "effects" not in model.tables:
+        why = model.problem or "this needs a final model and test rows"
+        yield Section("uses", title, f"The effects of {what}s could not be measured: {why}.")
         return
-    words = LossWords(model.measure)
-    change = f"drop in {words.name}" if words.is_score else f"rise in {words.axis}"
-    meaning = "higher values mean"
-    columns = ["code and columns", "description", change, meaning]
-    rows = [row for code in codes for row in _code_rows(model, code, effects.n_rows)]
-    table = pd.DataFrame(rows, columns=columns).astype({change: "float"})
+    effects = model.tables["effects"]
+    n_measured, effects = effects["code"].nunique(), effects[effects["strength"] > _NO_EFFECT]
+    if effects.empty:
+        yield Section("uses", title, f"No single {what} affects the score of the model.")
+        return
+    names = {
+        "strength": f"drop in {words.name}" if words.is_score else f"rise in {words.axis}",
+        "spread": "±",
+    }
+    meaning = effects["direction"].map(lambda value: _meaning(model, value))
+    table = effects.rename(columns=names).assign(**{"higher values mean": meaning})
+    first = table.drop_duplicates("code").head(_MOST_CODES)
     # A code may have the description of another one.
-    strengths = table[~table[columns[0]].str.startswith("  ")]
-    named = strengths["description"].where(~strengths["description"].duplicated(keep=False), "")
-    labels = named.map(lambda name: clipped(name, 60)).where(named != "", strengths[columns[0]])
-    drawn = bars(strengths.assign(code=labels), "code", x=change, color=meaning)
+    is_named = (first["description"] != "") & ~first["description"].duplicated(keep=False)
+    labels = first["description"].map(lambda text: clipped(text, 60)).where(is_named, first["code"])
+    axes = {"x": names["strength"], "color": "higher values mean", "error_x": "±"}
+    drawn = bars(first.assign(label=labels), "label", **axes)
     one_fold = " (one fold)" if report.summary.model_of_folds else ""
     note = (
         f"Measured with the model of trial {model.effects_of}{one_fold} on "
-        f"{counted(effects.n_rows, 'test row')}, for {len(effects.codes)} of {effects.n_codes:,} "
-        "codes: the values of the columns of a code are permuted among rows, three times. A code "
-        "that matters to the model need not cause the outcome."
+        f"{counted(model.n_sample, 'test row')}, for {n_measured} of "
+        f"{counted(model.n_codes, what)}: the values of a {what} are permuted among rows, three "
+        f"times. A {what} that matters to the model need not cause the outcome."
     )
-    figure = Figure("Strength by code", drawn, 110 + 26 * len(codes))
-    parts: list[Part] = [figure, Table.of("Codes and their columns", table, is_open=True)]
-    yield Section("codes", title, note, parts)
+    figure = Figure(f"Strength by {what}", drawn, 110 + 26 * len(first))
+    listed = table.groupby("code", sort=False).head(_MOST_COLUMNS)
+    shown = ["description"] if what == "code" else []
+    listed = listed[["code", "column", *shown, names["strength"], "±", "higher values mean"]]
+    listed = listed.rename(columns={"code": what, "column": "feature"})
+    strengths = Table.of(f"Strength by {what}", listed, is_open=what == "code")
+    yield Section("uses", title, note, [figure, *_dependence(model), strengths])
 
 
-def _code_rows(model: ModelReport, code: CodeEffect, n_rows: int) -> Iterator[tuple[object, ...]]:
-    def direction(column: ColumnEffect) -> str:
-        if column.direction is None or abs(column.direction) < 2 / sqrt(n_rows):
-            return "unclear"
-        is_up = column.direction > 0
-        if model.classes:
-            return f"{'↑' if is_up else '↓'} {model.classes[1]} {'' if is_up else 'less '}likely"
-        return "↑ larger" if is_up else "↓ smaller"
-
-    description = model.descriptions.get(code.code, "")
-    yield code.code, description, code.strength, direction(code.columns[0])
-    for column in code.columns[: _MOST_COLUMNS if code.n_columns > 1 else 0]:
-        yield f"  {column.column}", "", None, direction(column)
+def _meaning(model: ModelReport, direction: float) -> str:
+    if isnan(direction):
+        return "no order"
+    if abs(direction) < 2 / sqrt(model.n_sample):
+        return "unclear"
+    if model.classes:
+        return f"{'↑' if direction > 0 else '↓ less'} {model.classes[1]}"
+    return "↑ larger" if direction > 0 else "↓ smaller"
 
 
-def coverage_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section on coverage by code, for patient events."""
-    coverage, classes = report.model.coverage, report.model.classes
-    if not coverage:
-        return
-    table, shares = pd.DataFrame(coverage[:_MOST_CODES]), ["patients"]
-    by_class = table.pop("by_class")
-    for k, label in enumerate(classes if coverage[0].by_class else ()):
-        shares.append(f"patients of {label}")
-        table[shares[-1]] = by_class.str[k].astype("float")
-    texts = dict.fromkeys(shares, _percent)
+def _dependence(model: ModelReport) -> Iterator[Part]:
+    curves = model.tables.get("dependence", pd.DataFrame({"column": []}))
+    score = f"mean score of {model.classes[1]}" if model.classes else "mean prediction"
+    for name, points in curves.groupby("column", sort=False):
+        kind = points["kind"].iloc[0]
+        if kind == "date":
+            points["value"] = pd.to_datetime(points["value"].astype(float), unit="D").astype(str)
+        style = {"type": "scatter", "mode": "markers" if kind == "category" else "lines+markers"}
+        data = [
+            {**style, "name": label, "x": line["value"].tolist(), "y": line["score"].tolist(),
+             "marker": {"size": 9, "color": f"var(--c{k})"}, "line": {"color": f"var(--c{k})"}}
+            for k, (label, line) in enumerate(points.groupby("label", sort=False))
+        ]  # fmt: skip
+        axes = {"xaxis": {"title": {"text": name}}, "yaxis": {"title": {"text": score}}}
+        plot = {"data": data, "layout": axes}  # Plotly Express is slow for so many figures
+        yield Figure(f"Mean prediction by {name}", plot, 260, is_half=True)
+
+
+def data_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section."""
+    model, parts = report.model, list[Part]()
+    note = (
+        f"{counted(model.n_training, 'training row')} and {counted(model.n_rows, 'test row')}. "
+        f"Values of fewer than {FEWEST_ROWS} rows or patients are not named; --rare-values names "
+        "them."
+    )
+    if not model.n_training:
+        note = f"The data cannot be read: {model.problem}."
+    if report.notes:
+        parts.append(Text(report.notes))
+    if "classes" in model.tables:
+        counts = model.tables["classes"][["label", "training_rows"]]
+        parts.append(Table.of("Classes", counts.rename(columns={"label": "class"})))
+    if "columns" in model.tables:
+        texts = {"missing": lambda share: percent(share) if share else "-"}
+        parts.append(Table.of("Columns", model.tables["columns"], texts, is_open=True))
+    if "coverage" in model.tables:
+        parts.append(_coverage(model))
+    yield Section("data", "The data", note, parts)
+
+
+def _coverage(model: ModelReport) -> Table:
+    coverage = model.tables["coverage"]
+    names = {f"patients_of_{k}": f"patients of {label}" for k, label in enumerate(model.classes)}
+    table = coverage.head(_MOST_CODES).drop(columns="n_patients").rename(columns=names)
+    rare = f" and {counted(model.n_hidden, 'rare code')}" if model.n_hidden else ""
     note = (
         "Patients of the training rows, with events up to their latest prediction time; events are "
-        "per patient with the code. The first "
-        f"{len(table)} of {counted(len(coverage), 'code')}; `report --json` lists all."
+        f"per patient with the code. The first {len(table)} of {counted(len(coverage), 'code')}"
+        f"{rare}; `report --json` lists all."
     )
-    parts = [Table.of("Coverage by code", table, texts, is_open=True)]
-    yield Section("coverage", "Codes in the data", note, parts)
+    texts = dict.fromkeys(("patients", *names.values()), percent)
+    return replace(Table.of("Coverage by code", table, texts, is_open=True), note=note)
+
+
+def model_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section: members and code of the final model."""
+    view, parts = report.summary, list[Part]()
+    if len(report.members) > 1:
+        texts = {"loss": report.loss_text, "weight": percent}
+        parts.append(Table.of("Members of the ensemble", report.members, texts, is_open=True))
+    if (best := view.model_trial or view.incumbent) is not None:
+        options = [view.study, "--trial", str(best.trial), "--code", *view.store_options]
+        purpose = f"print Python code that builds the pipeline of trial {best.trial}"
+        parts.append(Command(shlex.join(["prefect-tune", "show", *options]), purpose))
+    if parts:
+        yield Section("model", "The model", "", parts)

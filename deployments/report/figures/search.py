@@ -1,69 +1,83 @@
-"""The search: loss over time, paths, importance of choices, fidelities, and reasons."""
+"""The search (loss over time, importance of choices, paths, costs, decisions) and its operation."""
 
+import shlex
 from collections.abc import Iterator
+from math import inf
 
 import pandas as pd
 import plotly.express as px
 
 from prefect_tune.deployments.report.page import (
     STYLE,
+    Command,
     Figure,
     Part,
     Section,
     Table,
     Text,
+    Texts,
     bars,
     sample_note,
     sampled,
     visible_losses,
     with_labels,
 )
-from prefect_tune.deployments.report.study_report import StudyReport
-from prefect_tune.flows.wording.text import counted, format_seconds
+from prefect_tune.deployments.report.study_report import COST, StudyReport
+from prefect_tune.flows.wording.text import counted, format_seconds, saved_text
 from prefect_tune.optimizers.importance import Input
+from prefect_tune.optimizers.trials.outcome import FailureKind
+from prefect_tune.tasks.objective.metric import is_at_least
 
 _MOST_LEADS = 300
 _MOST_BARS, _LEAST_DROP = 14, 0.002
 """Maximum number of choices in a figure, and their smallest drop."""
-_MOST_CURVES, _MOST_EPOCHS = 120, 100
+_WIDE = 30.0
+"""Ratio of largest to smallest value from which an axis is logarithmic."""
+
+_ADVICE = {
+    FailureKind.TIMEOUT: "more time, such as --trial-timeout 5m",
+    FailureKind.MEMORY: "more memory, such as --trial-memory 8GB, or fewer --workers",
+    FailureKind.CRASHED: "more memory; the process ended or was killed",
+}
+_MOST_GROUPS = 20
+"""Maximum number of reasons in full."""
 
 
-def progress_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if any trial has a loss."""
+def search_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section, if any trial has ended."""
+    makers = (_progress, _importance, _paths, _trade_offs, _decisions)
+    parts = [part for make in makers for part in make(report)]
+    if parts:
+        yield Section("search", "The search", "", parts)
+
+
+def _progress(report: StudyReport) -> Iterator[Part]:
     known = report.progress.dropna(subset=["loss"])
-    if not known.empty:
-        texts = {"seconds": format_seconds, "loss": report.loss_text}
-        table = Table.of("Incumbents", report.incumbents, texts)
-        figures = [_progress(report, known, x) for x in ("seconds", "evaluations")]
-        yield Section("progress", "Score over time", "", [*figures, table])
-
-
-def _progress(report: StudyReport, known: pd.DataFrame, x: str) -> Figure:
-    view, shown, end = report.summary, sampled(known, "loss"), known[x].iloc[-1]
-    number = view.losses.number
+    if known.empty:
+        return
+    view, words = report.summary, report.summary.losses
+    shown, end = sampled(known, "loss"), known["seconds"].iloc[-1]
+    kinds = shown["is_partial"].map({False: "complete", True: "partial"})
     drawn = px.scatter(
-        shown.assign(
-            loss=shown["loss"].map(number),
-            kind=shown["is_partial"].map({False: "complete", True: "partial"}),
-        ),
-        x=x,
+        shown.assign(kind=kinds, loss=shown["loss"].map(words.number)),
+        x="seconds",
         y="loss",
         color="kind",
         symbol="kind",
         opacity=0.75,
-        hover_data=["trial", "fidelity", "cost_seconds", "phase"],
-        labels={"loss": view.losses.axis},
+        hover_data=["trial", "evaluations", "fidelity", "cost_seconds", "phase"],
+        labels={"loss": words.axis},
         color_discrete_map={"complete": "var(--c0)", "partial": "var(--c4)"},
         **STYLE,
     )
     leads = sampled(report.incumbents, "loss", _MOST_LEADS)
     # Losses of different fidelities are not comparable, so each has a line of its own.
     runs = leads["fidelity"].ne(leads["fidelity"].shift()).cumsum()
-    until = leads.assign(**{x: leads[x].shift(-1, fill_value=end)})
+    until = leads.assign(seconds=leads["seconds"].shift(-1, fill_value=end))
     for run, line in pd.concat([leads, until]).sort_index(kind="stable").groupby(runs):
         drawn.add_scatter(
-            x=line[x],
-            y=line["loss"].map(number),
+            x=line["seconds"],
+            y=line["loss"].map(words.number),
             mode="lines",
             name="best so far",
             legendgroup="best so far",
@@ -71,51 +85,24 @@ def _progress(report: StudyReport, known: pd.DataFrame, x: str) -> Figure:
             line={"color": "var(--c3)", "width": 2.5},
             hovertext=line["trial"].map("trial {}".format),
         )
-    low, high = visible_losses(known["loss"])
-    if view.chance_loss is not None and view.chance_loss <= high:
+    low, high = visible_losses(known["loss"], words)
+    baseline = None if view.chance_loss is None else words.number(view.chance_loss)
+    if baseline is not None and low <= baseline <= high:
         style = {"line_dash": "dot", "line_color": "var(--muted)"}
-        drawn.add_hline(y=number(view.chance_loss), annotation_text="baseline", **style)
-    drawn.update_xaxes(rangemode="tozero").update_yaxes(range=sorted(map(number, (low, high))))
+        drawn.add_hline(y=baseline, annotation_text="baseline", **style)
+    drawn.update_yaxes(range=[low, high])
     note = sample_note(shown, known, "evaluation")
     note += "Partial trials are not comparable with complete ones." if view.n_stopped else ""
-    return Figure(f"Over {'time' if x == 'seconds' else x}", drawn, note=note, is_half=True)
+    yield Figure(f"{words.name} over time", drawn, note=note)
+    texts = {"seconds": format_seconds, "loss": report.loss_text}
+    yield Table.of("Incumbents", report.incumbents, texts)
 
 
-def paths_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if trials have run."""
-    parts: list[Part] = []
-    is_choice = report.algorithms.duplicated("step", keep=False)
-    rows = report.algorithms[is_choice].dropna(subset=["best"]).head(60)
-    if not rows.empty:
-        rows = rows.assign(label=rows["algorithm"] + " (" + rows["step"] + ")")
-        losses = rows.melt(["label", "configurations"], ["best", "median"], "loss of", "loss")
-        axes = {"x": "loss", "y": "label", "color": "loss of", "symbol": "loss of"}
-        symbols = ["circle", "line-ns-open"]
-        words = report.summary.losses
-        labels = {"loss": words.axis}
-        numbers = losses.assign(loss=losses["loss"].map(words.number))
-        drawn = px.scatter(numbers, symbol_sequence=symbols, labels=labels, **axes, **STYLE)
-        drawn = with_labels(drawn.update_traces(marker_size=11), rows["label"])
-        low, high = visible_losses(losses["loss"])
-        high = max(high, rows["best"].max() + 0.04 * (high - low))
-        drawn.update_xaxes(range=sorted(map(words.number, (low, high))))
-        title = "Best and median score by algorithm"
-        parts.append(Figure(title, drawn, 120 + 24 * len(rows)))
-    texts = {"best": report.loss_text, "median": report.loss_text}
-    parts.append(Table.of("Algorithms by step", report.algorithms, texts))
-    parts.append(Table.of("Best paths", report.paths.head(15), texts))
-    if not report.paths.empty:
-        yield Section("paths", "Paths tried", "", parts)
-
-
-def importance_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section; without an importance, it gives the reason."""
-    found, parts = report.importance, list[Part]()
+def _importance(report: StudyReport) -> Iterator[Part]:
+    """Yield the importance of choices, or the reason for having none."""
+    found, title = report.importance, "Importance of choices"
     learned = counted(found.n_configurations, "configuration")
     predicted = f"{100 * max(found.r2 or 0.0, 0.0):.0f}% of the variance of unseen configurations"
-    note = f"Not known yet: {learned} with a comparable result, and {found.reason}."
-    if found.r2 is not None:
-        note += f" A random forest predicts only {predicted}."
     if found.effects:
         note = (
             f"The drop in the R2 of a random forest when the values of a choice are permuted. The "
@@ -125,12 +112,14 @@ def importance_section(report: StudyReport) -> Iterator[Section]:
         rows = [(input_name(of.input), of.drop, of.deviation) for of in found.effects]
         drops = pd.DataFrame(rows, columns=["choice", "drop in R2", "±"])
         shown = drops[drops["drop in R2"] >= _LEAST_DROP].head(_MOST_BARS)
-        title, height = "Importance of choices", 120 + 26 * len(shown)
         drawn = bars(shown, "choice", x="drop in R2", error_x="±")
         drawn.update_xaxes(rangemode="nonnegative")
-        parts = [Figure(title, drawn, height), Table.of(title, drops)]
-    if found.n_configurations:
-        yield Section("importance", "What mattered", note, parts)
+        yield Figure(title, drawn, 120 + 26 * len(shown), note)
+        yield Table.of(title, drops)
+    elif found.n_configurations:
+        reason = f"{title}: not known yet. {learned} with a comparable result, and {found.reason}."
+        weak = "" if found.r2 is None else f" A random forest predicts only {predicted}."
+        yield Text([reason + weak])
 
 
 def input_name(of: Input) -> str:
@@ -140,45 +129,112 @@ def input_name(of: Input) -> str:
     return f"{of.step}: {of.hyperparameter} of {of.algorithm}"
 
 
-def fidelities_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if trials were partial or trained in epochs."""
-    parts: list[Part] = []
-    if set(report.levels["fidelity"]) - {"full"}:
-        texts = dict.fromkeys(("seconds", "first_after", "last_after"), format_seconds)
-        parts.append(Table.of("Fidelities", report.levels, texts, is_open=True))
-    if not report.curves.empty:
-        parts += _curves(report)
-    if parts:
-        yield Section("fidelities", "Partial evaluations", "", parts)
+def _paths(report: StudyReport) -> Iterator[Part]:
+    words, is_choice = report.summary.losses, report.algorithms.duplicated("step", keep=False)
+    rows = report.algorithms[is_choice].dropna(subset=["best"]).head(60)
+    if not rows.empty and rows["best"].max() > rows["best"].min():
+        rows = rows.assign(label=rows["algorithm"] + " (" + rows["step"] + ")")
+        losses = rows.melt(["label", "configurations"], ["best", "median"], "value of", "loss")
+        ends = [*visible_losses(losses["loss"], words), *rows["best"].map(words.number)]
+        losses["loss"] = losses["loss"].map(words.number)
+        axes = {"x": "loss", "y": "label", "color": "value of", "symbol": "value of"}
+        style = {"symbol_sequence": ["circle", "line-ns-open"], "labels": {"loss": words.axis}}
+        drawn = px.scatter(losses, **axes, **style, **STYLE).update_traces(marker_size=11)
+        drawn = with_labels(drawn, rows["label"])
+        drawn.update_xaxes(range=[min(ends), max(ends)])
+        yield Figure(f"Best and median {words.name} by algorithm", drawn, 120 + 24 * len(rows))
+    if not report.paths.empty:
+        texts = {"best": report.loss_text, "median": report.loss_text}
+        yield Table.of("Algorithms by step", report.algorithms, texts)
+        yield Table.of("Best paths", report.paths.head(15), texts)
 
 
-def _curves(report: StudyReport) -> Iterator[Part]:
-    curves, shown = report.curves, report.curves.head(_MOST_CURVES)
-    words, points = report.summary.losses, shown.explode("losses").astype({"losses": "float64"})
-    low_high = visible_losses(points["losses"])
-    points["losses"] = points["losses"].map(words.number)
-    points["epoch"] = points.groupby("trial").cumcount() + 1
-    is_last = points["epoch"] == points["epochs"]
-    points = points[is_last | (points["epoch"] % -(-points["epochs"] // _MOST_EPOCHS) == 0)]
-    axes = {"x": "epoch", "y": "losses", "color": "model", "line_group": "trial"}
-    labels = {"losses": words.axis}
-    drawn = px.line(points, hover_data=["trial"], labels=labels, markers=True, **axes, **STYLE)
-    drawn.update_traces(line_width=1.4, marker_size=4, opacity=0.8)
-    drawn.update_yaxes(range=sorted(map(words.number, low_high)))
-    note = sample_note(shown, curves, "training")
-    yield Figure("Score after each epoch, by model", drawn, 420, note)
-    table = shown.drop(columns=["losses", "configuration"])
-    yield Table.of("Trainings", table, {"best": report.loss_text})
+def _trade_offs(report: StudyReport) -> Iterator[Part]:
+    """Yield loss against cost, and against each measured quantity."""
+    for name in dict.fromkeys([*report.trade_offs["quantity"], *report.summary.constraints]):
+        found = report.trade_offs[report.trade_offs["quantity"] == name]
+        if len(found) > 1:
+            yield from _trade_off(report, name, found)
 
 
-def decisions_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if the method reports decisions."""
+def _trade_off(report: StudyReport, quantity: str, found: pd.DataFrame) -> Iterator[Part]:
+    words, bound = report.summary.losses, report.summary.constraints.get(quantity, inf)
+    kinds = {True: "within the bound" if bound < inf else "measured", False: "beyond the bound"}
+    is_within = found["value"] >= bound if is_at_least(quantity) else found["value"] <= bound
+    found = found.drop(columns="quantity").assign(kind=is_within.map(kinds))
+    front = found[found["is_best"]].drop(columns="is_best")
+    samples = sampled(found, "loss"), sampled(front, "loss", 300)
+    shown, edge = (some.assign(loss=some["loss"].map(words.number)) for some in samples)
+    is_wide = found["value"].min() > 0 and found["value"].max() > _WIDE * found["value"].min()
+    name = "seconds of evaluation, without the cache" if quantity == COST else quantity
+    labels = {"value": name, "loss": words.axis}
+    axes = {"x": "value", "y": "loss", "labels": labels, "hover_data": ["trial"], **STYLE}
+    drawn = px.scatter(shown, color="kind", symbol="kind", log_x=is_wide, **axes)
+    line = px.line(edge.assign(line="Pareto front"), color="line", markers=True, **axes)
+    style = {"color": "var(--c3)", "width": 2, "shape": "hv"}
+    drawn.add_traces(line.update_traces(line=style, marker_size=8).data)
+    drawn.update_yaxes(range=visible_losses(found["loss"], words))
+    title = f"{words.name} and {'cost' if quantity == COST else quantity}"
+    note = sample_note(shown, found, "full trial")
+    if bound < inf:
+        drawn.add_vline(x=bound, line_dash="dash", line_color="var(--ink)")
+        note += "The dashed line is the bound."
+    yield Figure(title, drawn, note=note, is_half=True)
+    yield Table.of(f"Pareto front of {title}", front, {"loss": report.loss_text})
+
+
+def _decisions(report: StudyReport) -> Iterator[Part]:
     lines = [*report.summary.decision_lines(), *report.summary.method_notes]
-    parts: list[Part] = [Text(lines)] if lines else []
-    phases = report.progress.groupby("phase", sort=False)["loss"].agg(["size", "min"])
-    if not phases.empty:
-        phases = phases.set_axis(["trials", "least_loss"], axis="columns").reset_index()
-        title = "Reasons for proposing trials"
-        parts.append(Table.of(title, phases, {"least_loss": report.loss_text}, is_open=True))
+    if lines:
+        yield Text(lines)
+
+
+def operations_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section, if any step ran or failed."""
+    parts = [*_step_times(report), *_failures(report)]
     if parts:
-        yield Section("decisions", "Decisions of the method", "", parts)
+        asking = format_seconds(report.summary.seconds.asking)
+        note = f"Choosing configurations took {asking}."
+        yield Section("operations", "Time, cache and failures", note, parts)
+
+
+def _step_times(report: StudyReport) -> Iterator[Part]:
+    times = report.step_times
+    if times.empty:
+        return
+    kinds = {"made_seconds": "made", "saved_seconds": "saved by the cache"}
+    seconds = times[["step", *kinds]].rename(columns=kinds).melt("step", None, "kind", "seconds")
+    seconds["seconds"] = seconds["seconds"].clip(lower=0)
+    drawn = bars(seconds, "step", x="seconds", color="kind")
+    texts: Texts = dict.fromkeys(("made_seconds", "load_seconds"), format_seconds)
+    texts = {**texts, "saved_seconds": saved_text}
+    note = "Saved seconds are those of repeating a step that the cache served."
+    yield Figure("Seconds by step, all trials together", drawn, 120 + 32 * len(times), note)
+    yield Table.of("Steps of all folds of all trials", times, texts)
+
+
+def _failures(report: StudyReport) -> Iterator[Part]:
+    groups = report.failures
+    if not groups:
+        return
+    rows = [
+        (
+            str(group.kind),
+            group.step or "-",
+            group.message.strip().partition("\n")[0],
+            len(group.trials),
+            group.seconds,
+            _ADVICE.get(group.kind, "-"),
+        )
+        for group in groups
+    ]
+    columns = ["kind", "step", "message", "trials", "lost", "what may help"]
+    table = pd.DataFrame(rows, columns=columns)
+    yield Table.of("Failures by reason", table, {"lost": format_seconds}, is_open=True)
+    for group in groups[:_MOST_GROUPS]:
+        lines = [*group.message.strip().split("\n")[1:], *group.traceback.splitlines()]
+        if lines:
+            yield Text(lines, f"Traceback of trial {group.trials[0]}")
+    if not report.reproduction.obstacle:
+        words = ["prefect-tune", "retry", report.summary.study, *report.summary.store_options]
+        yield Command(shlex.join(words), "retry all failed trials")

@@ -44,6 +44,27 @@
     }),
   );
 
+  // Confusion matrices: the slider moves the threshold.
+  document.querySelectorAll(".threshold").forEach((one) => {
+    const [[others, total], rows] = JSON.parse(one.querySelector("script").textContent);
+    const cells = [...one.querySelectorAll("td.number")], output = one.querySelector("output");
+    const share = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)}%` : "-");
+    const slider = one.querySelector("input");
+    const show = () => {
+      const [threshold, found, wrong] = rows[slider.value];
+      const missed = total - found, rest = others - wrong;
+      output.textContent = threshold.toFixed(3);
+      const texts = [
+        rest.toLocaleString("en"), wrong.toLocaleString("en"), share(rest, others),
+        missed.toLocaleString("en"), found.toLocaleString("en"), share(found, total),
+        share(rest, rest + missed), share(found, found + wrong),
+      ];
+      cells.forEach((cell, k) => { cell.textContent = texts[k]; });
+    };
+    slider.addEventListener("input", show);
+    show();
+  });
+
   // Figures: colours are names defined in the style sheet.
   const painted = (value, style) => {
     if (typeof value === "string") {

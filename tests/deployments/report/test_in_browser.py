@@ -107,6 +107,12 @@ def test_page_with_hostile_names_runs_no_script_and_is_accessible(chromium, tmp_
     figure = page.locator(".figure", has_text="Seconds by step")
     figure.locator(".legend button").first.click()  # hides a trace
     assert figure.locator(".trace.bars").count() == 1
+    matrix, slider = page.locator(".threshold td.number"), page.locator(".threshold input")
+    before = matrix.all_inner_texts()
+    slider.press("Home")
+    after = matrix.all_inner_texts()
+    assert (after[0], after[3]) == ("0", "0")  # all rows reach the lowest threshold
+    assert int(before[0]) + int(before[1]) == int(after[1])
     page.evaluate(UNFOLD, True)
     for _ in ("light", "dark"):
         assert Axe().run(page).response["violations"] == []

@@ -59,7 +59,7 @@ class Judged:
         with Study.opened(self.store, "test", self.plan) as study:
             for _ in members:
                 tell(study, evaluation(10.0))
-        return model_report(self.store, "test", self.plan)
+        return model_report(self.store, "test", self.plan, fewest=1)
 
 
 @pytest.fixture
@@ -78,15 +78,29 @@ def test_model_is_judged_on_the_test_rows_with_patients_as_units(study) -> None:
     report = study.report(model)
     rows = load_split(study.store, study.plan.problem.split).held_out(REFIT)
     score = model.predict_proba(dataset.X.take(rows))[:, 1]
-    assert report.auroc.value == pytest.approx(roc_auc_score(dataset.y[rows], score))
-    assert report.auroc.n_units == len(np.unique(dataset.groups[rows]))
-    assert report.n_rows == sum(b.n for b in report.calibration.bins) == len(rows)
+    auroc, tables = report.intervals["auroc"], report.tables
+    assert 1 - auroc.loss == pytest.approx(roc_auc_score(dataset.y[rows], score))
+    assert auroc.n_units == len(np.unique(dataset.groups[rows]))
+    assert report.n_rows == tables["calibration"]["n"].sum() == len(rows)
+    assert tables["confusion"]["rows"].sum() == len(rows)
     assert (report.units, report.classes) == ("patients", ("False", "True"))
-    [of_a] = [of for of in report.effects.codes if of.code == "A"]
+    of_a = tables["effects"][tables["effects"]["code"] == "A"]
     assert (report.measure, report.effects_of) == ("auroc", 0)
-    assert of_a.strength > 0
-    assert of_a.columns[0].direction > 0.5
-    assert set(report.coverage[0].by_class) == {1.0}
+    assert (of_a["strength"] > 0).all()
+    assert of_a["direction"].iloc[0] > 0.5
+    assert set(tables["coverage"].iloc[0][["patients_of_0", "patients_of_1"]]) == {1.0}
+
+
+def test_codes_of_few_patients_are_not_named(study) -> None:
+    study.report(study.fitted("count"))
+    tables = study.report(study.fitted("count")).tables
+    fewest = int(tables["coverage"]["n_patients"].max())
+    report = model_report(study.store, "test", study.plan, fewest)
+    kept = report.tables["coverage"]
+    assert (kept["n_patients"] >= fewest).all()
+    assert report.n_hidden == len(tables["coverage"]) - len(kept) > 0
+    hidden = set(tables["coverage"]["code"]) - set(kept["code"])
+    assert not hidden & set(report.tables["effects"]["code"])
 
 
 def test_effects_are_taken_from_the_heaviest_ensemble_member(study) -> None:
@@ -94,19 +108,20 @@ def test_effects_are_taken_from_the_heaviest_ensemble_member(study) -> None:
     of_folds = ClassEnsemble.of_fitted([heavy, heavy])
     report = study.report(light, of_folds, weights=(0.3, 0.7))
     assert report.effects_of == 1
-    assert "A: recency" in {c.column for of in report.effects.codes for c in of.columns}
+    assert "A: recency" in set(report.tables["effects"]["column"])
 
 
 def test_missing_quality_section_shows_a_reason(study) -> None:
-    without = model_report(study.store, "test", study.plan)
-    assert (without.auroc, without.effects, without.problem) == (None, None, "")
-    assert "B" in {of.code for of in without.coverage}
+    without = model_report(study.store, "test", study.plan, fewest=1)
+    assert (without.intervals, without.is_judged, without.problem) == ({}, False, "")
+    assert "B" in set(without.tables["coverage"]["code"])
     report = study.report(Fails())
-    assert (report.auroc, report.coverage) == (None, without.coverage)
+    assert not report.is_judged
+    assert report.tables["coverage"].equals(without.tables["coverage"])
     assert "MemoryError" in report.problem
     assert "secret" not in report.problem
     load_dataset.cache_clear()
     problem = replace(study.plan.problem, dataset="0" * 64)  # its data are gone
-    gone = model_report(study.store, "test", replace(study.plan, problem=problem))
+    gone = model_report(study.store, "test", replace(study.plan, problem=problem), fewest=1)
     assert gone.problem
-    assert gone.coverage == ()
+    assert gone.tables == {}

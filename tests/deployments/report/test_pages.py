@@ -14,15 +14,10 @@ from reports.compared import curves_of, replicate
 from reports.made_up import NASTY, SUMMARY, failed, full, leads
 
 from prefect_tune.deployments.report.comparison_page import comparison_page
-from prefect_tune.deployments.report.figures.model import (
-    codes_section,
-    coverage_section,
-    quality_section,
-)
-from prefect_tune.deployments.report.figures.search import importance_section
 from prefect_tune.deployments.report.html import page_html, plotly_script
+from prefect_tune.deployments.report.judged_model import ModelReport
 from prefect_tune.deployments.report.page import Command, Figure, ReportPage, Section, sampled
-from prefect_tune.deployments.report.study_page import study_page
+from prefect_tune.deployments.report.study_page import study_page, verdict
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.comparison.standings import standings
 
@@ -144,28 +139,68 @@ def test_suggested_commands_match_the_state_of_the_study() -> None:
     assert page.sections[-1].parts[0].lines == ["uses units=raw"]
 
 
-def test_missing_estimates_are_replaced_by_a_reason() -> None:
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"problem": NASTY}, NASTY[:30]),
+        ({"n_rows": 0}, "has no test rows"),
+        ({"n_rows": 0, "n_training": 0, "problem": "no room"}, "cannot be read"),
+    ],
+)
+def test_reason_replaces_figures_of_the_model(changes, reason) -> None:
     report = full(N_FEW)
+    model = replace(report.model, **{"tables": {}, **changes})
+    sections = sections_of(replace(report, model=model))
+    shown = [sections[name] for name in ("quality", "uses", "data")]
+    assert any(reason in section.note for section in shown)
+    assert not [part for section in shown for part in section.parts if isinstance(part, Figure)]
 
-    def judged(**changes: object) -> dict[str, Section]:
-        changed = replace(report, model=replace(report.model, **changes))
-        makers = quality_section, codes_section, coverage_section
-        return {section.id: section for make in makers for section in make(changed)}
 
-    bare = judged(calibration=None, effects=None, coverage=())
-    assert not [part for part in bare["quality"].parts if isinstance(part, Figure)]
-    assert not {"codes", "coverage"} & set(bare)
-    assert "no room" in judged(effects=None, problem="no room")["codes"].note
-    broken = judged(auroc=None, calibration=None, effects=None, problem=NASTY)
-    assert NASTY[:30] in broken["quality"].note
-    assert "quality" not in judged(auroc=None, calibration=None)
+def test_reason_replaces_importance_of_choices() -> None:
+    report = full(N_FEW)
     unknown = replace(report.importance, effects=(), r2=0.05, reason="a forest cannot")
-    [importance] = importance_section(replace(report, importance=unknown))
-    assert "a forest cannot" in importance.note
+    parts = sections_of(replace(report, importance=unknown))["search"].parts
+    assert any("a forest cannot" in line for part in parts for line in getattr(part, "lines", ()))
+
+
+def test_study_without_a_model_names_the_reason() -> None:
+    sections = sections_of(replace(failed(), model=ModelReport(n_training=9, n_rows=3)))
+    assert "no final model" in sections["quality"].note
+    assert "needs a final model" in sections["uses"].note
+
+
+@pytest.mark.parametrize("loss", [25.0, 26.0])
+def test_verdict_has_the_interval_of_the_same_loss(loss) -> None:
+    report = full(N_FEW)
+    tested = replace(report, summary=replace(report.summary, test_loss=loss))
+    assert ("95% interval" in verdict(tested)) == (loss == 25.0)  # others are left out of the loss
+    untested = replace(report, summary=replace(report.summary, test_loss=None))
+    assert "no test rows" in verdict(untested)
+
+
+@pytest.mark.parametrize("target", ["classes", "numbers"])
+def test_page_of_a_table(file_regression, target) -> None:
+    model = made_up.of_table() if target == "classes" else made_up.of_numbers()
+    summary = replace(SUMMARY, is_of_events=False)
+    page = study_page(replace(full(N_FEW), model=model, summary=summary))
+    kept = replace(page, lines=(), commands=(), sections=page.sections[:3])
+    file_regression.check(parsed(kept).lines, extension=".txt")
+
+
+def test_many_classes_and_columns_are_counted() -> None:
+    some, n = made_up.of_table(), 500
+    labels = [f"class {k}" for k in range(n)]
+    columns = pd.concat([some.tables["columns"].iloc[[0]]] * 2_000)
+    classes = some.tables["classes"].iloc[[0] * n].assign(label=labels)
+    report = replace(full(N_FEW), model=some.with_tables(columns=columns, classes=classes))
+    text = parsed(study_page(report)).lines
+    assert "The 2 most frequent of 500 classes." in text
+    assert "The first 200 of 500 rows." in text
+    assert "The first 200 of 2,000 rows." in text
 
 
 def test_figures_of_many_points_show_a_sample_and_its_size() -> None:
-    figure = sections_of(full())["progress"].parts[0]
+    figure = sections_of(full())["search"].parts[0]
     n_shown = sum(len(trace.x) for trace in figure.plot.data[:2])
     assert 1_600 < n_shown < 2_010
     assert figure.note.startswith(f"{n_shown:,} of 4,970 ")
@@ -180,7 +215,7 @@ def test_figures_of_many_points_show_a_sample_and_its_size() -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
-    """Every trial led once with its own failure reason; names, messages and curves are long."""
+    """Each of them led, with its own failure reason; names and messages are long."""
     some, n = full(10_000), 10_000
     names = [f"{k}{'n' * 100_000}" for k in range(300)]
     groups = [replace(some.failures[0], message=f"{k} {'m' * 1_000_000}") for k in range(50)]
@@ -191,7 +226,6 @@ def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
                       "value": seconds[::-1].to_numpy(), "is_best": True})
         for k in range(4)
     ]  # fmt: skip
-    long = [9.0 - e / 1_000 for e in range(1_000)]
     report = replace(
         some,
         progress=some.progress.assign(phase=[f"{'p' * 2_000}{k}" for k in range(n)]),
@@ -199,34 +233,34 @@ def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
         algorithms=pd.concat([use, some.algorithms]),
         failures=groups,
         trade_offs=pd.concat(quantities),
-        curves=some.curves.iloc[[0] * 120].assign(
-            trial=range(120), losses=[long] * 120, epochs=1_000
-        ),
     )
     page = study_page(report)
     assert len(page_html(page).encode()) < 5_000_000
-    progress = next(s for s in page.sections if s.id == "progress")
+    progress = next(s for s in page.sections if s.id == "search")
     [led] = [of for of in progress.parts[0].plot.data if of.name == "best so far"]
     assert led.x[-1] == pytest.approx(seconds.iloc[-1])
     assert len(led.x) < 700
-    assert len(progress.parts[2].rows) == 200
-    assert "10,000" in progress.parts[2].note
+    assert len(progress.parts[1].rows) == 200
+    assert "10,000" in progress.parts[1].note
 
 
 def test_losses_of_different_fidelities_are_drawn_as_separate_lines() -> None:
     some, part = full(), "epochs 1 of 9"
     led = leads((0.0, 1, 0, part, 20.0), (0.7, 2, 1, part, 12.5), (1.4, 3, 2, "full", 30.0),
                 (7.0, 11, 10, "full", 26.0))  # fmt: skip
-    section = sections_of(replace(some, incumbents=led))["progress"]
-    lines = [of for of in section.parts[1].plot.data if of.name == "best so far"]
-    assert [list(line.x) for line in lines] == [[1, 2, 2, 3], [3, 11, 11, 5000]]
+    section = sections_of(replace(some, incumbents=led))["search"]
+    lines = [of for of in section.parts[0].plot.data if of.name == "best so far"]
+    end = some.progress["seconds"].iloc[-1]
+    assert [list(line.x) for line in lines] == [[0, 0.7, 0.7, 1.4], [1.4, 7, 7, end]]
     assert [list(line.y) for line in lines] == [[20, 20, 12.5, 12.5], [30, 30, 26, 26]]
 
 
 def test_figures_have_bounds_and_descriptions() -> None:
     sections = sections_of(full(N_FEW))
-    figure, table = sections["constraints"].parts
+    parts = sections["search"].parts
+    [at] = [k for k, part in enumerate(parts) if getattr(part, "title", "").endswith("latency_us")]
+    figure, table = parts[at : at + 2]
     assert [shape.x0 for shape in figure.plot.layout.shapes] == [10.0]
     assert {row[-1] for row in table.rows} == {"within the bound"}
-    [figure] = [part for part in sections["codes"].parts if isinstance(part, Figure)]
+    [figure] = [part for part in sections["uses"].parts if isinstance(part, Figure)]
     assert {label for trace in figure.plot.data for label in trace.y} > {"Sodium", "age, years"}

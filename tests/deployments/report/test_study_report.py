@@ -10,6 +10,7 @@ from flow_studies import changed, plan
 
 from prefect_tune.deployments.report import study_report as module
 from prefect_tune.deployments.report.study_report import (
+    COST,
     StudyReport,
     reproduction_of,
     study_report,
@@ -144,28 +145,16 @@ def test_trade_off_has_the_undominated_full_trials() -> None:
     trials.append(ended(len(pairs), -1.0, constraints={"latency_us": float("nan")}))
     trials.append(ended(len(pairs) + 1, -1.0, constraints={"latency_us": -1.0}, **PART))
     found = trade_offs_of([TrialView(trial.to_json()) for trial in trials])
-    front = {pairs[trial] for trial in found[found["is_best"]]["trial"]}
+    assert set(found["quantity"]) == {"latency_us", COST}
+    is_front = found["is_best"] & (found["quantity"] == "latency_us")
+    front = {pairs[trial] for trial in found[is_front]["trial"]}
     assert front == {(1, 5), (2, 3), (4, 1), (5, 0)}
-
-
-def test_partial_trainings_of_a_configuration_form_one_curve(reported) -> None:
-    report = reported(
-        trained(0, 1, 2, [9.0, 8.0]),
-        trained(1, 2, 2, [7.0, 7.5]),
-        trained(2, 1, None, [9.0, 8.0, 6.0, 5.0]),
-    )
-    first, other = report.curves.to_dict("records")
-    assert (first["trial"], first["losses"]) == (2, [9.0, 8.0, 6.0, 5.0])
-    assert [of["trainings"] for of in (first, other)] == [2, 1]
-    assert [of["is_partial"] for of in (first, other)] == [False, True]
-    levels = report.levels[["fidelity", "evaluated"]].to_numpy().tolist()
-    assert levels == [["epochs 2", 2], ["full", 1]]
 
 
 def test_study_without_ended_trials_has_empty_tables(tmp_path) -> None:
     store = told(tmp_path)
     report = study_report(store, "s")
-    for table in ("progress", "paths", "levels", "curves", "step_times", "trade_offs", "members"):
+    for table in ("progress", "paths", "step_times", "trade_offs", "members"):
         assert getattr(report, table).empty
     event, trial = Asked(0, query(0), Budget()), Trial(0, query(0))
     ledger = Ledger(store.database)

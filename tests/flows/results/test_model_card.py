@@ -19,7 +19,7 @@ from prefect_tune.flows.results.model_card import CardFacts, QualityOnTest, mode
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.final.figures import Auroc
+from prefect_tune.tasks.final.quality import LossInterval
 from prefect_tune.tasks.objective.metric import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
 
@@ -76,6 +76,7 @@ def card(
         balanced=(),
         quality=QualityOnTest(),
         versions={"python": "3.12.1"},
+        fewest=10,
     )
     text = model_card(replace(facts, **changed), file, use)
     return text.replace(f"prefect-tune {version('prefect-tune')}", "prefect-tune VERSION")
@@ -102,7 +103,7 @@ def test_card_of_a_classification_ensemble_equals_the_golden_file(file_regressio
     classes = np.tile([0, 1], len(rows) // 2).astype(np.int32)
     weights = [{"trial": 4, "weight": 0.25}, {"trial": 5, "weight": 0.75}]
     ensemble = {"kind": "greedy", "members": weights, "losses": [0.15], "nested": {}}
-    auroc = Auroc(0.8125, 0.75, 0.875, n_draws=1_000, n_units=20)
+    auroc = LossInterval(0.1875, 0.125, 0.25, n_draws=1_000, n_units=20)
     bounds = (QuantityBound(Quantity("latency_us"), 50.0),)
     text = card(
         exported={"about": ABOUT | {"members": weights, "test_loss": 0.21}},

@@ -229,7 +229,7 @@ def test_facts_match_study_data_and_test_rows(ended) -> None:
     facts = card_facts(ended.store, export(ended.store, "s", "pickle"))
     study = ended.load()
     loss = study.view.test_loss
-    assert facts.exported.test_loss == loss == pytest.approx(facts.quality.wrong[0])
+    assert facts.exported.test_loss == loss == pytest.approx(facts.quality.wrong.loss)
     model, about = final_model(ended.store, "s")
     dataset = load_dataset(ended.store, about["dataset"])
     test = load_split(ended.store, study.plan.problem.split).held_out(REFIT)
@@ -238,7 +238,7 @@ def test_facts_match_study_data_and_test_rows(ended) -> None:
         of_class = dataset.labels[test] == row.label
         assert row.rows == of_class.sum()
         assert row.recall == pytest.approx(100 * right[of_class].mean())
-    assert [name for name, *_ in facts.columns] == [str(name) for name in dataset.X]
+    assert facts.columns["column"].tolist() == [str(name) for name in dataset.X]
     assert (len(facts.dataset), facts.n_test, facts.n_training) == (150, 30, 120)
     assert [member.number for member in facts.members] == [*facts.exported.weights]
     assert f"type: accuracy\n      value: {1 - loss / 100}" in model_card(facts, "m.pkl")

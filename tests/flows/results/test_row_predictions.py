@@ -90,7 +90,7 @@ def test_exported_model_reads_pandas_input_without_prefect_tune(store, tmp_path)
     FRAME.head(ROWS).to_csv(new, index=False)
     found = run_without_prefect_tune(script, model, new)
     assert list(map(float, found.split())) == predicted(store, new)["prediction"].tolist()
-    columns = [name for name, *_ in card_facts(store, exported).columns]
+    columns = card_facts(store, exported).columns["column"].tolist()
     assert columns == list(FRAME)
 
 
@@ -101,7 +101,7 @@ def test_model_of_matrices_contains_no_row_reader(store) -> None:
     assert "RowReader" not in {*exported.own_classes, *classes}
     assert classes >= set(exported.own_classes)
     assert "NamedClasses" in exported.own_classes  # of 0.5, 1.0, 1.5
-    columns = {name for name, *_ in card_facts(store, exported).columns}
+    columns = set(card_facts(store, exported).columns["column"])
     assert columns > {"moment.days", "note.words"}
 
 
