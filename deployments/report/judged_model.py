@@ -48,7 +48,7 @@ from prefect_tune.tasks.objective.predictions import Array, Predictions
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import exits_as_errors
 
-_SAMPLE = {"events": 2_000, "table": 300}
+_SAMPLE = {"events": 2_000, "table": 500}
 """Maximum number of test rows for permutations, by kind of data."""
 _SECONDS = {"events": 5.0, "table": 0.5}
 """CPU seconds after which no more codes or columns are permuted, by kind of data."""
