@@ -182,7 +182,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
         opened, is_deployed = request.open_store(), bool(deployment.id)
         name = name_of_flow_run(opened, flow_run.name, run_id) if is_deployed else None
         prepared = prepare_run(request, opened, name, flow_run_id=run_id)
-    for note in prepared.notes:
+    for note in () if prepared.has_shown_notes else prepared.notes:
         current_observer().note(for_caller(str(note)))
     try:
         if isinstance(prepared, SeriesStudy):

@@ -92,7 +92,7 @@ def run(
 
         given = prepared.named(parameters)
         # Notes were shown already, and the budget counts from the start of the command.
-        with HANDOVER.offered(given, replace(prepared, notes=(), since=since)):
+        with HANDOVER.offered(given, replace(prepared, has_shown_notes=True, since=since)):
             summary: dict[str, Any] = tune(**given)
         return summary
 

@@ -79,7 +79,10 @@ def _run(
     INTERRUPTED.set(stop)  # for this thread's study only
     check_interrupted()
     requests.obey()
-    prepared, parameters = replace(replicate.prepared, notes=()), dict(replicate.parameters)
+    prepared, parameters = (
+        replace(replicate.prepared, has_shown_notes=True),
+        dict(replicate.parameters),
+    )
     with observed_by(common), HANDOVER.offered(parameters, prepared):
         try:
             found = tune(**parameters)

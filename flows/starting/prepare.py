@@ -84,6 +84,7 @@ class PreparedStudy:
         since: Reading of `time.monotonic` from which the budget counts.
         is_compared: Whether it is one of several studies of a comparison that run at once, each
             with one worker and a cache area of its own. `workers` is the number of these studies.
+        has_shown_notes: Whether the user has seen the notes.
     """
 
     name: str
@@ -92,6 +93,7 @@ class PreparedStudy:
     notes: tuple[Note, ...] = ()
     since: float = field(default_factory=monotonic)
     is_compared: bool = False
+    has_shown_notes: bool = False
 
     @property
     def title(self) -> str:
