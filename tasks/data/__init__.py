@@ -1,10 +1,10 @@
 """Import of the user's input as a data set, and its split.
 
-`reading` reads a `source`. It finds the format of a `location` in `formats`, generates a `cohort`
-or takes a bundled table. `tables` makes a data set from a table in `files`: `schema` learns the
-kinds of its columns and reads times of rows, `notation` has numbers in texts, and a `row_reader`
-reads rows accordingly. For patient `events` and their labels (`event_tables`), `reading` makes the
-data set, with a `code_table` of descriptions and ancestors, and finds labels that cannot be right.
-A study keeps its `dataset`, with ids of rows, and its `split`. A `forward_split` holds out newer
-rows than it trains on.
+`reading` is the entry: it turns a `source` into a data set. A source is a `location` in one of the
+`formats`, a generated `cohort`, or a bundled table. `tables` handles tables, which `files` loads:
+`schema` learns the kind of each column and reads the times of rows, `notation` parses numbers
+written as strings, and a `row_reader` reads rows by the learned schema. Patient `events` and their
+labels come from `event_tables`; a `code_table` adds descriptions and ancestors of codes. `reading`
+also finds labels that cannot be right. A study stores its `dataset`, which includes row ids, and
+its `split`. In a `forward_split`, held-out rows are newer than training rows.
 """

@@ -1,8 +1,8 @@
-"""Codes of events: descriptions and ancestors, from tables that come with the events.
+"""Descriptions and ancestors of event codes, from tables that come with the events.
 
-MEDS has these tables in `metadata/codes.parquet`, OMOP in `concept` and `concept_ancestor`. Entries
-that are neither a code of the data nor one of its ancestors are dropped. Estimators of events
-import this module, so their keys depend on its text. It therefore reads no files.
+MEDS has such a table in `metadata/codes.parquet`, OMOP in `concept` and `concept_ancestor`. Only
+codes of the data and their ancestors are kept. This module reads no files, because cache keys of
+estimators for events depend on the source of this module.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,14 +26,13 @@ def code_table(
 
     Args:
         codes: The codes of the data.
-        descriptions: Descriptions of these codes, and perhaps of others.
-        parents: Parents of these codes, and perhaps of others; a code among its own parents is
-            ignored.
-        where: Name of the parents' file in messages.
+        descriptions: Descriptions by code; other codes are ignored.
+        parents: Parents by code; a code among its own parents is ignored.
+        where: Name of the file with the parents, for messages.
 
     Returns:
         Columns code (sorted, unique), description (empty if unknown) and parents (sorted list of
-        all ancestors). None if nothing is known.
+        all ancestors). None if there are neither descriptions nor parents.
 
     Raises:
         BadInput: If a code is an ancestor of itself; the message names the codes of the loop.
@@ -56,8 +55,8 @@ def code_table(
             ancestors[code] = sorted({*edges[code]}.union(*of_parents))
     except CycleError as error:
         raise BadInput(
-            f"{where} has a loop of parents: {' -> '.join(error.args[1][::-1])}; no code may be an "
-            "ancestor of itself, so remove one of these parents"
+            f"{where} has a loop of parents: {' -> '.join(error.args[1][::-1])}; no code may be "
+            "its own ancestor, so remove one of these parents"
         ) from error
     table = pd.DataFrame({"code": known, "description": described}, dtype=str)
     table["parents"] = pd.Series([ancestors[code] for code in known], dtype=object)
@@ -65,7 +64,7 @@ def code_table(
 
 
 def as_frames(table: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
-    """Return a table as frames without lists, for storage; no frames for None."""
+    """Return the frames in which a table is stored, without lists; empty for None."""
     if table is None:
         return {}
     pairs = table[["code", "parents"]].explode("parents").dropna()
@@ -76,7 +75,7 @@ def as_frames(table: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
 
 
 def from_frames(parts: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
-    """Invert `as_frames`; None for data sets of earlier versions, which have no such frames."""
+    """Return the table of stored frames; None for data sets of early versions, which have none."""
     if DESCRIPTIONS not in parts:
         return None
     table = parts[DESCRIPTIONS].astype(str)

@@ -1,14 +1,15 @@
-"""Synthetic patient cohorts with a planted truth, for demonstrations and tests.
+"""Synthetic patient cohorts with a planted signal, for demonstrations and tests.
 
-Patients order medications; each order is an event of the medication and of its drug class, with a
-value. Cases order slightly more of everything, but the signal is in a few main codes. The signal
-has one of four families: presence, number, total or average value of orders. Each family needs a
-different feature construction. Rare codes have a signal or none, and a code after the prediction
-time leaks the class.
+Patients order medications. Each order has a value and gives an event for the medication and one for
+the medication's drug class. Cases order slightly more of everything, but the signal is in a few
+main codes: either in the presence, the number, the total value or the average value of their
+orders. Each of these four families needs a different feature construction. Some rare codes are
+informative, others are not. One code leaks the class, but only after the prediction time.
 
-The shape of the data follows Table 3 of FLASH (Zhang et al., KDD 2016). A cohort is named by
-`cohort:NAME?option=value`, and can be written as a MEDS 0.4 folder: events in `data/`, splits with
-a stratified fifth of the patients held out, labels in `labels/case`, the truth in `truth.json`.
+The size of the data follows Table 3 of FLASH (Zhang et al., KDD 2016). `cohort:NAME?option=value`
+names a cohort. A cohort can be written as a MEDS 0.4 folder, with events in `data/`, labels in
+`labels/case`, a table of splits that holds out a stratified fifth of the patients, and the planted
+signal in `truth.json`.
 """
 
 import json
@@ -31,9 +32,9 @@ Family = Literal["binary", "count", "sum", "average"]
 
 FAMILIES: tuple[Family, ...] = ("binary", "count", "sum", "average")
 _STRENGTH: dict[Family, float] = {"binary": 1.6, "count": 1.5, "sum": 2.2, "average": 2.0}
-"""Strength at which the planted aggregation is clearly the best one."""
+"""Strength of the signal at which the planted aggregation is clearly best."""
 _MAIN_CODES = 6
-"""Codes that carry the signal."""
+"""Number of codes that carry the signal."""
 _Patients = Annotated[int, msgspec.Meta(ge=30, le=10_000_000)]
 
 
@@ -42,13 +43,13 @@ class CohortSpec:
     """Options of a cohort.
 
     Attributes:
-        n_patients: Rows, half of them cases.
+        n_patients: Number of patients, one row each; half of them are cases.
         seed: Source of all randomness.
-        family: Aggregation of the main codes that separates the classes.
+        family: Aggregation of the main codes that tells the classes apart.
         rare_cover: Mean number of informative rare codes per patient.
-        noise_codes: Uninformative codes of 1 to 4 orders.
-        first: Number of patients to keep, the first ones; None for all. A larger number keeps the
-            same patients and adds others.
+        noise_codes: Number of uninformative codes, with 1 to 4 orders each.
+        first: Keep only the first patients, this many; None for all. A larger number adds patients
+            and leaves the others unchanged.
     """
 
     n_patients: _Patients = 3000
@@ -63,11 +64,11 @@ COHORTS: Mapping[str, CohortSpec] = {
     "demo": CohortSpec(noise_codes=1500),
     "paper": CohortSpec(n_patients=46_455, seed=16, rare_cover=0.2, noise_codes=40_000),
 }
-"""The cohorts that `cohort:NAME` knows."""
+"""Cohorts by the name in `cohort:NAME`."""
 
 
 def cohort_named(text: str) -> CohortSpec:
-    """Return the cohort that `NAME?option=value&option=value` stands for.
+    """Parse the cohort `NAME?option=value&option=value`.
 
     >>> cohort_named("demo?family=sum&seed=3").family
     'sum'
@@ -92,32 +93,33 @@ def cohort_named(text: str) -> CohortSpec:
 
 
 LEAK = "AFTER//FAILURE"
-"""Code that every case has after its prediction time."""
+"""Code of an event that every case has after the prediction time."""
 
 _ORDERS = (23.4, 15.35)
-"""Orders of a case and of a control (Table 3, medications per patient)."""
+"""Mean number of orders of a case and of a control (Table 3, medications per patient)."""
 _UNEVEN = (12.4, 4.6)
-"""Part of these orders, at most, whose number varies widely between patients."""
+"""Largest part of these means that varies widely between patients, for a case and a control."""
 _SECOND_CLASS = (0.262, 0.177)
-"""Orders of a case and of a control that are of a second drug class (Table 3)."""
+"""Share of orders with a second drug class, for a case and a control (Table 3)."""
 _N_CLASSES = 80
 _SECONDS = 4 * 365 * 86_400
-"""Seconds that events reach back from the prediction time."""
+"""Longest time of an event before the prediction time, in seconds."""
 _LEAK_DELAY = np.timedelta64(30, "D")
 
 
 _MEDICATIONS = tuple(f"MED//{i:03d}" for i in range(300))
-"""The common medications, the most frequent first."""
+"""Common medications, most frequent first."""
 _RARE_FREQUENCY, _RARE_PURITY = 5, 0.95
-"""Patients with each informative rare code, and the probability that one is of the code's class."""
+"""Patients per informative rare code, and the probability that a patient has the code's class."""
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Events, labels and the planted truth.
+    """Events, labels and the planted signal of a cohort.
 
     Attributes:
-        events: Columns patient_id, timestamp, event_id (categorical), value; by patient and time.
+        events: Columns patient_id, timestamp, event_id (categorical) and value, sorted by patient
+            and time.
         labels: Columns patient_id, prediction_time, label (`case` or `control`).
         truth: The planted signal, as JSON values.
     """
@@ -128,7 +130,7 @@ class Cohort:
 
 
 def generate(spec: CohortSpec) -> Cohort:
-    """Generate a cohort, always the same for a spec."""
+    """Generate a cohort; equal specs give equal cohorts."""
     rng = np.random.default_rng(spec.seed)
     is_case = rng.permutation(np.arange(spec.n_patients) % 2 == 1)
     orders = _orders(spec, is_case, rng)
@@ -189,8 +191,8 @@ class _Orders(NamedTuple):
     """Orders of medications.
 
     Attributes:
-        names: The codes that are ordered.
-        code: Position in `names` of each order, shape (orders,).
+        names: Codes of the medications.
+        code: Position of each order's code in `names`, shape (orders,).
         patient: Patient of each order, shape (orders,).
         value: Amount of each order, shape (orders,).
     """
@@ -202,10 +204,10 @@ class _Orders(NamedTuple):
 
 
 def _orders(spec: CohortSpec, is_case: Cases, rng: Generator) -> _Orders:
-    """Draw all orders; common medications make up the difference to the rates of Table 3.
+    """Draw all orders; common medications fill up the means of Table 3.
 
-    The numbers of orders tell the classes apart only as far as their means differ. At least one
-    order of a patient is common, and codes of common orders follow Zipf's law.
+    Numbers of orders tell the classes apart only through their means. Every patient orders at least
+    one common medication. The frequencies of common medications follow Zipf's law.
     """
     family, planted = spec.family, list[_Orders]()
     for i in range(_MAIN_CODES):
@@ -242,9 +244,9 @@ def _orders(spec: CohortSpec, is_case: Cases, rng: Generator) -> _Orders:
 def _family_code(
     family: Family, name: str, is_case: Cases, strength: float, rng: Generator
 ) -> _Orders:
-    """Draw orders of the code `name` so that only their aggregation `family` carries the class.
+    """Draw orders of code `name` such that only the aggregation `family` depends on the class.
 
-    Classes have shape (patients,). A `strength` of 0 is no signal.
+    `is_case` has shape (patients,). A `strength` of 0 gives no signal.
     """
     n = len(is_case)
     signal = np.where(is_case, strength, -strength)
@@ -272,9 +274,10 @@ def _family_code(
 
 
 def _rare_signal(cover: float, is_case: Cases, rng: Generator) -> _Orders:
-    """Draw codes that exactly five patients have, mostly of one class; classes alternate.
+    """Draw rare codes, each ordered by five patients that are mostly of one class.
 
-    `cover` is the mean number of codes per patient. Classes have shape (patients,).
+    The class alternates from code to code. `cover` is the mean number of codes per patient;
+    `is_case` has shape (patients,).
     """
     n_codes = round(cover * len(is_case) / _RARE_FREQUENCY)
     cases, controls = np.flatnonzero(is_case), np.flatnonzero(~is_case)
@@ -285,7 +288,7 @@ def _rare_signal(cover: float, is_case: Cases, rng: Generator) -> _Orders:
         from_cases = (left[:, None] % 2 == 0) ^ (rng.random(shape) > _RARE_PURITY)
         drawn = np.where(from_cases, rng.choice(cases, shape), rng.choice(controls, shape))
         patient[left] = drawn
-        left = left[  # codes with a patient twice are drawn anew
+        left = left[  # if a code has a patient twice, its patients are drawn again
             (np.diff(np.sort(drawn, axis=1), axis=1) == 0).any(axis=1)
         ]
     names = tuple(f"RARE//S{i:05d}" for i in range(n_codes))
@@ -294,7 +297,7 @@ def _rare_signal(cover: float, is_case: Cases, rng: Generator) -> _Orders:
 
 
 LABELS = "labels/case"
-"""Place of the labels in the folder."""
+"""Folder of the labels."""
 
 _COLUMNS = {
     "patient_id": "subject_id",
@@ -306,7 +309,7 @@ _COLUMNS = {
 
 
 def write_meds(cohort: Cohort, name: str, folder: Path) -> None:
-    """Write a cohort to a folder as the data set `name`; a missing folder is created."""
+    """Write a cohort as the MEDS data set `name`; a missing folder is created."""
     is_case = (cohort.labels["label"] == "case").to_numpy()
     by_class = cohort.labels.groupby("label")["patient_id"]
     is_last = by_class.cumcount() >= (0.8 * by_class.transform("size")).round()

@@ -1,10 +1,10 @@
-"""Data sets, imported once per study and stored under the digest of their content.
+"""Data sets: a study imports its data set once, and stores it under the digest of the content.
 
-Workers, resumed studies and retries read only the imported copy.
+Workers, resumed studies and retries read only the stored copy.
 
-The id of a row stays the same in every later data set. It is a hash of the row's group, key or
-patient, or else of its content and time as the schema reads them. The order of rows, the format of
-the file, the type of numbers and the other rows do not matter.
+A row has the same id in every later data set. The id is a hash of the row's group, key or patient
+or, without them, of the content and time of the row as the schema reads them. It does not depend on
+the order of rows, the file format, the type of numbers or other rows.
 """
 
 import re
@@ -32,11 +32,11 @@ _STRATA = 10
 _ROWS_PER_STRATUM = 20
 
 Label = str | int | float | bool
-"""A class as the user wrote it."""
+"""A class label as the user wrote it."""
 
 
 def label_text(label: Label) -> str:
-    """Return the same text for all spellings of a class: 1, 1.0, True, `TRUE` and `1` are equal."""
+    """Return one string for all spellings of a class: 1, 1.0, True, `TRUE` and `1` are equal."""
     number = TRUTHS.get(str(label), label)
     is_whole = isinstance(number, float) and number.is_integer()
     return str(int(number) if is_whole else number)
@@ -47,22 +47,22 @@ class Dataset:
     """A table (a frame of numbers and categories) or patient events, with one label per row.
 
     Attributes:
-        name: The user's name for the data set; not part of its content.
+        name: The user's name for the data set; does not affect the digest.
         kind: `table` or `events`.
         X: The rows: a frame of n rows, or the events of n patients.
         y: Positions in `classes`, or the numbers to predict, shape (n,).
         classes: The classes in order; empty if the target is a number.
-        groups: Group number of each row, shape (n,); rows of a group stay together. None if each
-            row stands alone.
+        groups: Group number of each row, shape (n,); rows of a group stay together. None if rows
+            are not grouped.
         is_test: Whether each row was given as a test row, shape (n,); None if the split decides.
-        aside: Columns of a table that are not features but define groups of a constraint, or None.
-        reader: Reader of rows in the same way as these rows. None for events, and for tables whose
-            columns are all plain numbers and categories.
-        times: Time of each row, shape (n,), if folds look forward: datetime64 in UTC, or numbers
-            without a unit. None for events, which have prediction times.
-        ids: Hash of the group or key of each row, shape (n,), the same on every day; None unless
+        aside: Columns of a table that define groups of a constraint but are not features, or None.
+        reader: Reader for later rows. None for events, and for tables whose columns are all plain
+            numbers and categories.
+        times: Time of each row, shape (n,), if folds look forward in time: datetime64 in UTC, or
+            numbers without a unit. None for events, whose rows have prediction times.
+        ids: Hash of the group or key of each row, shape (n,), equal in later data sets; None if not
             needed.
-        notes: Notes for the user on what was done to the input.
+        notes: Notes for the user on how the input was changed.
         format: Name of the input's format, see `formats.FORMATS`; empty if loaded from a store.
     """
 
@@ -82,7 +82,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         order = np.array(self.classes)
-        assert (order[:-1] < order[1:]).all(), self.classes  # noqa: S101 - positions rest on it
+        assert (order[:-1] < order[1:]).all(), self.classes  # noqa: S101 - positions need this
 
     def __len__(self) -> int:
         return len(self.y)
@@ -91,7 +91,8 @@ class Dataset:
     def learned_classes(self) -> NDArray[Any]:
         """The classes as models learn them, sorted; empty if the target is a number.
 
-        Classifiers reject fractional numbers as classes, so they learn positions instead.
+        Classifiers reject fractional numbers as classes, so they learn positions of classes
+        instead.
         """
         classes = np.array(self.classes)
         is_whole = classes.dtype.kind != "f" or bool((classes % 1 == 0).all())
@@ -104,14 +105,14 @@ class Dataset:
 
     @property
     def row_reader(self) -> RowReader | None:
-        """Reader of rows in the same way as these rows; None for events."""
+        """Reader for later rows; None for events."""
         if self.reader is not None or not isinstance(self.X, pd.DataFrame):
             return self.reader
         return RowReader.of(self.X)
 
     @property
     def texts(self) -> tuple[tuple[str, int], ...]:
-        """Columns of texts, with their numbers of hashed words, 0 for categories."""
+        """String columns, each with its number of hashed words (0 for categories)."""
         columns = [] if self.row_reader is None else self.row_reader.columns
         return tuple((c.name, c.n_words) for c in columns if c.kind in {"text", "category"})
 
@@ -127,7 +128,7 @@ class Dataset:
 
     @cached_property
     def strata(self) -> NDArray[np.int32]:
-        """Stratum of each row, for stratified parts: its class, or its tenth of the numbers."""
+        """Stratum of each row for stratified splits: the class, or for numbers the decile."""
         if self.classes:
             return self.y.astype(np.int32)
         n_strata = min(_STRATA, max(1, len(self) // _ROWS_PER_STRATUM))
@@ -147,13 +148,13 @@ class Dataset:
 
     @property
     def columns(self) -> pd.DataFrame | None:
-        """The features of a table and the columns kept aside; None for events."""
+        """The features of a table, and its columns that are not features; None for events."""
         if not isinstance(self.X, pd.DataFrame):
             return None
         return self.X if self.aside is None else pd.concat([self.X, self.aside], axis=1)
 
     def digest(self) -> str:
-        """Return the digest of the content, independent of its file; order counts."""
+        """Return the digest of the content. The order of rows matters, the file does not."""
         return self._digest
 
     @cached_property
@@ -191,9 +192,9 @@ class Dataset:
 def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
     """Store a data set unless it is stored already, and return its digest.
 
-    The digest contains neither descriptions of codes nor notations of numbers. A copy with other
-    descriptions is rewritten. The reader of a copy reads the notations of all data sets with the
-    same values.
+    Descriptions of codes and notations of numbers do not affect the digest. If a stored copy has
+    other descriptions, it is rewritten. Its reader accepts the notations of all imported data sets
+    with the same values.
     """
     digest, reader = dataset.digest(), dataset.row_reader
     record, records = dataset_record(digest), store.records
@@ -203,7 +204,7 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
     is_kept = records.is_whole(record)
     if is_kept and reader is not None:
         stored = load_dataset(store, digest).row_reader
-        assert stored is not None  # noqa: S101 - equal content is a table too
+        assert stored is not None  # noqa: S101 - equal digests: both are tables
         reader = stored.with_notations(reader)
         is_kept = reader.to_json() == stored.to_json()
     if is_kept and (described := parts.get(DESCRIPTIONS)) is not None:
@@ -222,10 +223,10 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
 
 @lru_cache(maxsize=2)
 def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
-    """Load a data set by its digest, once per process; a user's processes share its arrays.
+    """Load a data set by its digest, once per process; processes of one user share the arrays.
 
     Raises:
-        RecordDamaged: If it is not in the store's records, or damaged.
+        RecordDamaged: If the record is missing or damaged.
     """
     parts = store.records.get(dataset_record(digest))
     about = parts["about"]
@@ -241,35 +242,41 @@ Hashes = NDArray[np.uint64]
 """Hashes, shape (n,)."""
 
 _NOT_PLAIN = re.compile(r"^(-?\d+)\.0+$|^(\d{4}-\d{2}-\d{2})[T ]00:00(?::00(?:\.0+)?)?$")
-"""Whole numbers with decimals, and dates at midnight; ids are of what they mean."""
+"""Whole numbers with decimals, and dates at midnight: all spellings of a value have one id."""
 _ADDED, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """Constants of the generator SplitMix64 (Steele, Lea and Flood 2014)."""
 _NO_VALUE = 0x7FF8000000000000
-"""Bits of a missing number; a missing category has the same."""
+"""Bits of a missing number, also used for a missing category."""
 SINGLE, SIX_DIGITS = 0, 6
-"""Precisions of fractional numbers: 32-bit floats, and significant digits."""
+"""Precisions of fractional numbers in hashes: 32-bit floats, and six significant digits."""
 _SHARE = 0.1
-"""Least share of rows that both data sets must have for a column to identify them, relative to the
-share without the column."""
+"""A column identifies rows only if the share of rows found in both data sets, relative to the share
+without the column, is at least this large.
+"""
 _UNIQUE_SHARE, _FOUND_SHARE = 0.95, 0.2
-"""Least shares of different rows that the remaining columns tell apart, and that both data sets
-have. By chance, rows that are so rarely equal inside a data set are not equal in two."""
+"""The remaining columns identify rows only if they tell apart at least the first share of different
+rows, and if at least the second share is found in both data sets. Rows that are almost never equal
+within one data set are not equal in two by chance.
+"""
 _SAMPLED = 20_000
-"""Rows that are compared; both data sets take those with the same values of one column."""
+"""Number of rows to compare; the sample is chosen by values of one column, equally in both data
+sets.
+"""
 _ATTEMPTS = 3
-"""Columns tried as the first column of the ids, because the first one is never found to differ."""
+"""Columns tried as the first column of ids, because the first column is never dropped."""
 
 
 def identity_columns(dataset: Dataset) -> tuple[str, ...]:
-    """Return the columns by which later data find their rows; empty for groups, keys, patients."""
+    """Return the columns that identify rows in later data; empty for groups, keys and patients."""
     is_named = dataset.groups is not None or dataset.ids is not None
     return () if is_named else common_columns(dataset, dataset)
 
 
 def common_columns(one: Dataset, other: Dataset) -> tuple[str, ...]:
-    """Return the features of two tables that make up the content of a row; empty for events.
+    """Return the features that both tables have and that identify rows; empty for events.
 
-    The days of a date stand for its other parts, which depend on whether any date has a clock.
+    Of a date, only the days are used, because its other features depend on whether any date has a
+    time of day.
     """
     columns = [] if one.row_reader is None else one.row_reader.columns
     names = (n for c in columns for n in (c.features[:1] if c.kind == "date" else c.features))
@@ -277,10 +284,10 @@ def common_columns(one: Dataset, other: Dataset) -> tuple[str, ...]:
 
 
 def row_ids(dataset: Dataset, columns: Sequence[str] | None = None) -> Hashes:
-    """Return the id of each row, shape (n,); raises `BadInput` if a column is missing.
+    """Return the id of each row, shape (n,); raise `BadInput` if a column is missing.
 
-    A data set with groups must be read with `Source.keeps_ids`. `columns` are the features of the
-    id of other rows, by default all.
+    A data set with groups must have been read with `Source.keeps_ids`. Without groups, keys or
+    patients, ids are hashes of the features `columns`, by default of all features.
     """
     if isinstance(dataset.X, EventRows):
         return value_ids(dataset.X.rows["subject_id"])
@@ -292,10 +299,10 @@ def row_ids(dataset: Dataset, columns: Sequence[str] | None = None) -> Hashes:
 
 
 def content_ids(dataset: Dataset, columns: Iterable[str], precision: int | None = SINGLE) -> Hashes:
-    """Return a hash of the time and of some features of each row of a table, shape (n,).
+    """Return a hash of the time and some features of each row of a table, shape (n,).
 
-    `precision` is `SINGLE`, `SIX_DIGITS` or None, for numbers as they are. Raises `BadInput` if a
-    column is missing.
+    `precision` is `SINGLE`, `SIX_DIGITS`, or None for exact numbers. Raises `BadInput` if a column
+    is missing.
     """
     ids = np.zeros(len(dataset), dtype=np.uint64)
     if dataset.times is not None:
@@ -306,14 +313,14 @@ def content_ids(dataset: Dataset, columns: Iterable[str], precision: int | None 
 
 
 def column_hashes(dataset: Dataset, name: str, precision: int | None = SINGLE) -> Hashes:
-    """Return a hash of a feature of each row, shape (n,), as part of `content_ids`."""
+    """Return a hash of one feature of each row, shape (n,); `content_ids` adds these up."""
     if name not in (X := _frame(dataset)):
         raise BadInput(
-            f"{dataset.name} has no feature {name!r}, by which the series recognizes its rows",
-            remedy="bring the column back with its former kind (numbers, categories or free "
-            "text), or start another --series",
+            f"{dataset.name} has no feature {name!r}, by which the series recognizes rows",
+            remedy="restore the column with its former kind (numbers, categories or free text), or "
+            "start another --series",
         )
-    if name.endswith(".days"):  # 32 bits would make one time of all times of a minute
+    if name.endswith(".days"):  # 32 bits cannot tell apart times within a minute
         precision = None
     return _mixed(value_bits(X[name], precision) ^ np.uint64(_hash(name)))
 
@@ -323,11 +330,12 @@ def _frame(dataset: Dataset) -> pd.DataFrame:
 
 
 def settled_columns(before: Dataset, now: Dataset, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that identify rows, without those that differ in nearly all known rows.
+    """Return the columns that identify rows, without columns that differ in nearly all known rows.
 
-    Such a column is the date of a snapshot. Columns are added to an id one by one, those with most
-    values first. If the share of rows that both data sets have then nearly vanishes, the last
-    column differs. If the others do not identify rows either, all columns stay.
+    An example of such a column is the date of a snapshot. Columns are added to the id one by one,
+    in order of decreasing numbers of values. If adding a column makes the share of rows found in
+    both data sets nearly vanish, the column differs and is dropped. If the other columns do not
+    identify rows either, all columns stay.
     """
     if not columns:
         return ()
@@ -358,7 +366,7 @@ def settled_columns(before: Dataset, now: Dataset, columns: Sequence[str]) -> tu
 
 
 def value_ids(column: pd.Series) -> Hashes:
-    """Return the hash of each group or patient, shape (n,); 7 and 7.0 are equal, 07 is not."""
+    """Return a hash of each group or patient, shape (n,); 7 equals 7.0, but not 07."""
     number, values = pd.factorize(category_texts(column))
     plain = [_NOT_PLAIN.sub(lambda found: found[1] or found[2], str(value)) for value in values]
     return np.array([_hash(text) for text in plain], dtype=np.uint64)[number]
@@ -369,7 +377,7 @@ def _hash(text: str) -> int:
 
 
 def value_bits(column: pd.Series, precision: int | None = SINGLE) -> Hashes:
-    """Return equal bits for equal values, shape (n,): numbers as floats, other texts by hash."""
+    """Return equal bits for equal values, shape (n,): numbers as floats, strings as hashes."""
     if not isinstance(column.dtype, pd.CategoricalDtype):
         return _number_bits(column.to_numpy(dtype=np.float64), precision)
     texts = [str(category) for category in column.cat.categories]
@@ -391,7 +399,7 @@ def _number_bits(numbers: NDArray[np.float64], precision: int | None) -> Hashes:
                 rounded = np.round(fractions * scale) / scale
         is_kept = np.isfinite(rounded) & (rounded != 0)
         numbers[is_fraction] = np.where(is_kept, rounded, fractions)
-    bits = (numbers + 0.0).view(np.uint64)  # the sum turns -0.0 into 0.0
+    bits = (numbers + 0.0).view(np.uint64)  # adding 0.0 turns -0.0 into 0.0
     bits[np.isnan(numbers)] = _NO_VALUE
     return bits
 
@@ -404,6 +412,6 @@ def _mixed(bits: Hashes) -> Hashes:
 
 
 def labelled_ids(dataset: Dataset, precision: int | None) -> Hashes:
-    """Return a hash of the content and the label of each row, shape (n,); see `content_ids`."""
+    """Return a hash of each row's features and label, shape (n,); see `content_ids`."""
     names = map(str, dataset.X.columns) if isinstance(dataset.X, pd.DataFrame) else ()
     return content_ids(dataset, names, precision) ^ value_bits(pd.Series(dataset.y), precision)

@@ -1,4 +1,4 @@
-"""Tables of events and of labels, with any of the column names that MEDS and event logs use."""
+"""Tables of events and tables of labels, with any of the column names of MEDS and event logs."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,30 +39,30 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "unit": ("unit", "units", "value_unit", "valueuom"),
     "prediction_time": ("prediction_time", "index_time", "index_date", *_TIMES),
 }
-"""Names that a column of events or labels may have; the first one found is used."""
+"""Names that a column of events or labels may have; the first name found is used."""
 
 LABEL_COLUMNS = ("boolean_value", "integer_value", "categorical_value", "label", "target", "class")
-"""Columns that may have a row's class, in upper or lower case; the first non-empty one is used."""
+"""Columns that may hold the class, in upper or lower case; the first non-empty column is used."""
 EVENT_TEXTS = frozenset(s for n in ("subject_id", "code", "time", "answer") for s in SYNONYMS[n])
 LABEL_TEXTS = frozenset(s for n in ("subject_id", "prediction_time") for s in SYNONYMS[n])
-"""Columns of CSV files to read as texts, because `042` is not 42."""
+"""Columns of CSV files to read as strings, because `042` is not 42."""
 
 
 _TEXTS = ("text", "answer", "unit")
 _NEEDED, _OPTIONAL = ("subject_id", "code", "time"), ("value", *_TEXTS)
 _HAS_COMMA = re.compile(r"(?![-+]?[1-9]\d{0,2},\d{3}$)[-+]?[\d.]*,\d+")
-"""Pattern of numbers whose comma cannot separate thousands."""
+"""Pattern of numbers in which the comma cannot separate thousands."""
 _LONGEST_TEXT, _UNUSED = 64, "\0"
-"""Longest text that may become part of a code, and the mark of longer ones."""
+"""Longest string that may become part of a code, and the marker of unused strings."""
 _MOST_TEXTS, _MOST_OF_CODE = 20_000, 100
-"""Most texts that become parts of codes, in all and for one code; the most frequent ones do."""
+"""Most strings that become parts of codes, in total and per code; the most frequent are used."""
 _MOST_SEEN = 1_000_000
-"""Most different texts that are counted, to bound the memory; later ones count as rare."""
+"""Most distinct strings that are counted, to bound memory; strings seen later count as rare."""
 _TO_END_OF_DAY = np.timedelta64(86_400_000_000 - 1, "us")
 
 
 def read_event_tables(location: Location, texts: Collection[str]) -> Iterator[pd.DataFrame]:
-    """Yield tables of events or labels; columns named in `texts` are read as texts."""
+    """Yield tables of events or labels; columns named in `texts` are read as strings."""
     for shard in shards(location):
         yield read_table(shard, columns_called(shard, texts))
 
@@ -90,9 +90,9 @@ def event_frame(
     value: pd.Series | float = np.nan,
     **more: pd.Series,
 ) -> pd.DataFrame:
-    """Make events for `events_table`; events without a time hold at any time.
+    """Make events for `events_table`; events without a time are static.
 
-    `more` has columns such as `unit`, and `answer` for texts that are never numbers.
+    `more` has columns such as `unit`, or `answer` for strings that are never numbers.
     """
     columns = {"subject_id": subject_id, "code": code, "numeric_value": value, **more}
     frame = pd.DataFrame(columns, index=subject_id.index)
@@ -108,26 +108,27 @@ def events_table(
     are_midnights_dates: bool | None = None,
     trained: Collection[str] | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Join tables with any known column names into columns subject_id, time, code, value.
+    """Join tables with known column names into one with columns subject_id, time, code, value.
 
-    Times without a zone are UTC; a date without a time counts as the end of that day. The text of
-    an event without a number becomes part of its code, as in `LAB//X//POSITIVE`. So does the unit
-    of a number if the code has several units.
+    Times without a zone are UTC; a date without a time of day counts as the end of that day. If an
+    event has a string instead of a number, the string becomes part of the code, as in
+    `LAB//X//POSITIVE`. If a code has several units, the unit of a number becomes part of the code.
 
     Args:
         tables: The tables.
         where: Name of the tables in messages.
-        gaps: Texts that count as missing, for messages.
-        are_midnights_dates: Whether times at midnight are dates; None treats them as dates if all
+        gaps: Strings that count as missing, for messages.
+        are_midnights_dates: Whether times at midnight are dates. If None, they are dates if all
             times of all tables are at midnight.
-        trained: Codes of the training data, which decide about texts and units; None for new codes.
+        trained: Codes of the training data: a string or unit becomes part of a code only if the
+            result is one of these. None to choose codes anew.
 
     Returns:
         The events, and notes for the user.
 
     Raises:
-        BadInput: If a column is missing, a time does not parse, a patient or code is empty, or no
-            event is left.
+        BadInput: If a column is missing, a time does not parse, a patient or code is empty, or
+            there are no events.
     """
     gathered, notes = _Gathered(are_midnights_dates), dict[str, None]()
     n_missing = pd.Series(0, index=["subject_id", "code"])
@@ -140,20 +141,20 @@ def events_table(
     for needed, n in n_missing[n_missing > 0].items():
         missing = ", ".join(["empty cells", *filter(None, gaps)])
         raise BadInput(
-            f"{where} has {n} events without {needed} ({missing} count as missing; "
-            "--na-values names other texts)"
+            f"{where} has {n} events without {needed} ({missing} count as missing; --na-values "
+            "names other strings)"
         )
     if not gathered.n:
         raise BadInput(f"{where} has no events")
     if are_midnights_dates is None and gathered.are_midnights and not gathered.are_dates:
-        note = f"all times of {where} are at midnight, so each counts as the end of its day"
-        notes[f"{note}, and events on the day of a prediction do not count for it"] = None
+        note = f"all times of {where} are at midnight, so each event counts at the end of its day"
+        notes[f"{note}, too late for a prediction on the same day"] = None
     events, more_notes = gathered.events(where, trained)
     return events, [*notes, *more_notes]
 
 
 class _Gathered:
-    """Events of several tables, in compact form."""
+    """Collector of events from several tables, in compact form."""
 
     def __init__(self, are_midnights_dates: bool | None) -> None:
         self._are_midnights_dates = are_midnights_dates
@@ -183,7 +184,7 @@ class _Gathered:
         self.n += len(named)
 
     def _refined(self, named: pd.DataFrame, code: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the number of each event; add the text or unit to the code of each, in place."""
+        """Return the number of each event; add strings and units to the codes, in place."""
         value, part = np.full(len(named), nan), np.full(len(named), -1)
         parts: list[tuple[str, str]] = []
         for name in [name for name in _OPTIONAL if name in named]:
@@ -218,7 +219,7 @@ class _Gathered:
     def _names(
         self, count: NDArray[np.int64], where: str, trained: Collection[str] | None
     ) -> tuple[list[str], list[str]]:
-        """Return the code of each entry of the vocabulary, and notes on texts and units.
+        """Return the code of each entry of the vocabulary, and notes on strings and units.
 
         `count` has the number of events of each entry.
         """
@@ -240,11 +241,11 @@ class _Gathered:
             why = "is not in the training data"
         n_left = entries["count"][is_text & ~is_kept].sum()
         notes = {
-            f"{n_left} events of {where} keep their code without their text, which {why}": n_left,
-            f"{self._n_beside} texts of {where} next to a number are not used": self._n_beside,
+            f"{n_left} events of {where} keep their code without their string, which {why}": n_left,
+            f"{self._n_beside} strings of {where} next to a number are not used": self._n_beside,
             f"values of {where} such as {self._comma} have a decimal comma": self._comma,
         }
-        for what, is_what in (("text values", is_text), ("several units", is_unit)):
+        for what, is_what in (("string values", is_text), ("several units", is_unit)):
             if (is_kept & is_what).any() and trained is None:
                 split = entries[is_kept & is_what]
                 text = f"{what} of {counted(split['code'].nunique(), 'code')} of {where} became"
@@ -253,7 +254,7 @@ class _Gathered:
         return names, [note for note, applies in notes.items() if applies]
 
     def events(self, where: str, trained: Collection[str] | None) -> tuple[pd.DataFrame, list[str]]:
-        """Return all events in canonical form and notes, and release the memory."""
+        """Return all events in order, with notes, and release the memory of the parts."""
         ids, time = joined_ids(self._ids), _released(self._times)
         self._ids.clear()
         if self._are_midnights_dates is None and self.are_midnights:
@@ -278,7 +279,7 @@ class _Gathered:
 
 
 def _released(arrays: list[NDArray[Any]]) -> NDArray[Any]:
-    """Join arrays, and release their memory."""
+    """Join arrays, and release the memory of the parts."""
     made = np.concatenate(arrays)
     arrays.clear()
     return made
@@ -287,16 +288,16 @@ def _released(arrays: list[NDArray[Any]]) -> NDArray[Any]:
 def labels_table(
     tables: Iterable[pd.DataFrame], where: str, target: str | None, time: str | None = None
 ) -> tuple[pd.DataFrame, pd.Series]:
-    """Join tables of labels into rows (subject_id, prediction_time) and their classes.
+    """Join tables of labels into rows (subject_id, prediction_time) and their targets.
 
     Args:
         tables: The label tables; empty ones are skipped.
         where: Name of the tables in messages.
-        target: Column of the class; None for the first non-empty column with a usual name.
-        time: The user's name for the prediction time, to be checked.
+        target: Column to predict; None for the first non-empty column among `LABEL_COLUMNS`.
+        time: Name that the user gave for the column of prediction times; only checked.
 
     Raises:
-        BadInput: If a needed column is missing, a time does not parse, or nothing is left.
+        BadInput: If a column is missing, a time does not parse, or there are no labels.
     """
     filled = [table for table in tables if len(table)]
     if not filled:
@@ -306,7 +307,7 @@ def labels_table(
     known = next(_named_so(table.columns, SYNONYMS["prediction_time"]))
     if time not in {None, "prediction_time", known}:
         raise BadInput(
-            f"the time of a row with events is its prediction time, column {known!r} of {where}",
+            f"the time of a row with events is the prediction time, column {known!r} of {where}",
             option="time",
             value=time,
             remedy="use --time prediction_time",
@@ -316,8 +317,8 @@ def labels_table(
         candidates = [column for column in named_so if table[column].notna().any()]
         if not candidates:
             raise BadInput(
-                f"{where} has no column of classes; name it with --target, or call it one of "
-                f"{', '.join(LABEL_COLUMNS)}"
+                f"{where} has no known column of classes; name the column with --target, or rename "
+                f"it to one of {', '.join(LABEL_COLUMNS)}"
             )
         target = candidates[0]
     elif target not in table:
@@ -335,9 +336,9 @@ def labels_table(
 
 
 def has_dates_alone(times: pd.Series) -> bool:
-    """Return whether all times are dates: the last microsecond of a day in some time zone.
+    """Return whether all times come from dates: the last microsecond of a day in some time zone.
 
-    If they are, later events at midnight are dates, too.
+    If so, later events at midnight are dates, too.
     """
     micros = times.dropna().to_numpy(dtype="datetime64[us]").view(np.int64)
     return bool(len(micros) and (micros % 1_000_000 == 999_999).all())
@@ -352,10 +353,10 @@ def has_event_columns(columns: Iterable[str]) -> bool:
 def name_columns(
     table: pd.DataFrame, needed: tuple[str, ...], where: str, optional: tuple[str, ...] = ()
 ) -> pd.DataFrame:
-    """Return the needed and optional columns of a table under our names.
+    """Return the needed and optional columns of a table, renamed to the keys of `SYNONYMS`.
 
     Raises:
-        BadInput: If a needed column is missing under all its names.
+        BadInput: If a needed column has none of its known names.
     """
     found = {}
     for name in (*needed, *optional):
@@ -371,13 +372,13 @@ def name_columns(
 
 
 def _named_so(columns: Iterable[Any], names: Iterable[str]) -> Iterator[Any]:
-    """Yield the columns with one of these names, in upper or lower case, in the names' order."""
+    """Yield the columns whose name, in lower case, is in `names`, in the order of `names`."""
     lowered = {str(column).lower(): column for column in reversed([*columns])}
     return (lowered[name] for name in names if name in lowered)
 
 
 def _factorized(column: pd.Series) -> tuple[NDArray[np.integer[Any]], list[str]]:
-    """Return the number of each event's text, -1 for a gap, and the texts."""
+    """Return the number of each event's string (-1 for a missing value), and the strings."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         names = column.cat.categories.tolist()
         if names and all(isinstance(name, str) for name in names):
@@ -387,7 +388,7 @@ def _factorized(column: pd.Series) -> tuple[NDArray[np.integer[Any]], list[str]]
 
 
 def _read_numbers(texts: Sequence[str]) -> tuple[NDArray[np.float64], str]:
-    """Return the number of each text, NaN for other texts, and an example of a decimal comma."""
+    """Return each string as a number (NaN if it is none), and an example of a decimal comma."""
     read = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce")
     numbers, example = np.array(read, dtype=np.float64), ""
     for position in np.flatnonzero(np.isnan(numbers)).tolist():

@@ -1,4 +1,4 @@
-"""Patient events: (patient, time, code, value), cut off at the prediction time of each row.
+"""Patient events (patient, time, code, value), up to the prediction time of each row.
 
 A row has no events after its prediction time.
 """
@@ -23,28 +23,28 @@ Made = TypeVar("Made")
 
 
 class BlockSource(Protocol):
-    """Source of blocks, which may be shared between the fits on a data set."""
+    """Source of blocks of features, which fits on the same data set may share."""
 
     def blocks(self, X: "EventRows", wanted: Sequence[Any]) -> Mapping[Any, Any] | None:
-        """Return blocks of some rows; None if it is cheaper to make blocks of these rows only."""
+        """Return blocks of some rows; None if computing blocks for these rows only is cheaper."""
 
 
 @dataclass(frozen=True)
 class EventRows:
-    """Rows of a data set; each has the events of one patient up to a prediction time.
+    """Rows of a data set, each with the events of one patient up to a prediction time.
 
     Attributes:
-        events: Columns subject_id, time (empty for static facts), code and value (may be empty);
-            the events of a patient are contiguous and in order of time.
+        events: Columns subject_id, time (empty for static events), code and value (may be empty).
+            Events of a patient are contiguous and in order of time.
         rows: Columns subject_id and prediction_time, n rows.
-        start: First event of each row, shape (n,).
-        stop: One past the last event of each row at or before its prediction time, shape (n,).
+        start: Position of the first event of each row, shape (n,).
+        stop: Position after the last event of each row, which is at or before the prediction time,
+            shape (n,).
         code_table: Descriptions and ancestors of the codes (see `code_table.code_table`), or None.
-            Data to predict have their own table, so a fitted estimator keeps the ancestors it
-            learned.
+            Data to predict has its own table, so fitted estimators keep the ancestors they learned.
         positions: Positions of the rows in the data set, shape (n,), if `shared` is set.
-        shared: Blocks that trials on the data set share; None outside of a trial.
-        of_events: Values computed from the events, shared by all parts of the rows.
+        shared: Source of blocks that trials share; None outside a trial.
+        of_events: Cache of values computed from the events, shared by all subsets of the rows.
     """
 
     events: pd.DataFrame
@@ -65,7 +65,8 @@ class EventRows:
     ) -> Self:
         """Sort events by patient and time, and find the events of each row.
 
-        A row that up to its time has only birth and static facts has no events at all.
+        If a row's patient has only a birth and static events up to the prediction time, the row has
+        no events at all.
 
         Args:
             events: Columns subject_id, time, code and value.
@@ -109,7 +110,7 @@ class EventRows:
         return self.once("births", lambda: np.flatnonzero([*map(is_birth_code, self.codes)]))
 
     def once(self, name: str, make: Callable[[], Made]) -> Made:
-        """Return a value made of the events and their codes, once for all parts of the rows."""
+        """Compute a value from events and codes once, and share it with all subsets of the rows."""
         known = self.of_events.get(name)
         if known is None or known[0] is not self.events or known[1] is not self.code_table:
             known = self.of_events[name] = self.events, self.code_table, make()
@@ -117,26 +118,26 @@ class EventRows:
         return made
 
     def parents(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the sorted ancestors of each code and of each ancestor; empty without a table."""
+        """Return the sorted ancestors of each code and ancestor; empty without a code table."""
         table = self.code_table
         if table is None:
             return {}
         return dict(zip(table["code"], map(tuple, table["parents"]), strict=True))
 
     def descriptions(self) -> Mapping[str, str]:
-        """Return all descriptions, by code or ancestor."""
+        """Return the known descriptions, by code or ancestor."""
         if self.code_table is None:
             return {}
         described = zip(self.code_table["code"], self.code_table["description"], strict=True)
         return {code: text for code, text in described if text}
 
     def codes_of_events(self) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
-        """Return the code of each event, row after row, and the first event of each row."""
+        """Return the codes of all rows' events, and where each row begins and the last row ends."""
         codes = self.events["code"].cat.codes.to_numpy()[positions(self.start, self.stop)]
         return codes, np.append(0, np.cumsum(self.stop - self.start))
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        """Return some of the rows, in the given order; the events are shared."""
+        """Return some of the rows, in the given order; the events are not copied."""
         taken = self.rows.iloc[rows].reset_index(drop=True)
         positions = self.positions[rows] if self.shared is not None else self.positions
         return replace(
@@ -144,22 +145,23 @@ class EventRows:
         )
 
     def pieces(self, n_events: int) -> Iterator[Self]:
-        """Yield consecutive rows with about so many events, but at least one row at a time."""
+        """Yield pieces of consecutive rows with about `n_events` events, and at least one row."""
         piece = np.cumsum(self.stop - self.start) // n_events
         for rows in np.split(np.arange(len(self)), np.flatnonzero(np.diff(piece)) + 1):
             yield self.take(rows)
 
     def longest_rows(self, rows: NDArray[np.intp] | slice = slice(None)) -> NDArray[np.intp]:
-        """Return the row of each patient with the most events, among some rows.
+        """Return, for each patient, the row with the most events among the given rows.
 
-        All rows of a patient begin at the same event, so that row has the events of all of them.
+        All rows of a patient begin at the same event, so the longest row has the events of all
+        rows.
         """
         numbers = np.arange(len(self))[rows]
         by_length = numbers[np.lexsort((self.stop[rows], self.start[rows]))]
         return by_length[np.diff(self.start[by_length], append=-1) != 0]
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return everything that can affect results, as frames by name; excludes descriptions."""
+        """Return everything that can affect results, as frames by name, without descriptions."""
         pairs = {
             name: canonical(frame)
             for name, frame in as_frames(self.code_table).items()
@@ -174,7 +176,7 @@ class EventRows:
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, Any]) -> Self:
-        """Invert `parts`."""
+        """Return the rows whose `parts` were stored."""
         events, rows, table = parts["events"], parts["rows"], from_frames(parts)
         return cls(events, rows, parts["start"], parts["stop"], code_table=table)
 
@@ -187,7 +189,7 @@ def is_birth_code(code: str) -> bool:
 def positions(
     start: NDArray[np.int64], stop: NDArray[np.int64], dtype: Any = np.int64
 ) -> NDArray[Any]:
-    """Return all positions from each start to before its stop, piece by piece."""
+    """Return the concatenated ranges of positions from each start up to, excluding, its stop."""
     lengths = stop - start
     made = np.repeat((start - (np.cumsum(lengths) - lengths)).astype(dtype), lengths)
     made += np.arange(len(made), dtype=dtype)
@@ -197,7 +199,7 @@ def positions(
 def _bounds(
     events: pd.DataFrame, rows: pd.DataFrame
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first event of each row, and one past the last event; both of shape (n,)."""
+    """Return the position of the first event of each row, and after the last; shapes (n,)."""
     ids = events["subject_id"]
     coded = ids.cat.codes if isinstance(ids.dtype, pd.CategoricalDtype) else ids
     is_first = np.ones(len(ids), dtype=bool)
@@ -205,7 +207,7 @@ def _bounds(
     boundaries = np.flatnonzero(is_first)
     ends = np.append(boundaries[1:], len(events))
     patient = pd.Index(ids.iloc[boundaries]).get_indexer(rows["subject_id"])
-    times = events["time"].to_numpy().view(np.int64)  # an empty time is the smallest number
+    times = events["time"].to_numpy().view(np.int64)  # an empty time becomes the smallest number
     until = rows["prediction_time"].to_numpy().astype(np.int64)
     start, end = boundaries[patient], np.where(patient < 0, boundaries[patient], ends[patient])
     seen = [
@@ -216,24 +218,25 @@ def _bounds(
 
 
 def event_order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.intp] | None:
-    """Return the stable order by patient and time; None if events are sorted, the usual case."""
+    """Return the stable order by patient and time; None if events are already sorted."""
     is_number = isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iu"
     patient = ids.to_numpy() if is_number else pd.factorize(ids, sort=True)[0]
-    micros = time.astype("datetime64[us]", copy=False).view(np.int64)  # no time is the smallest
+    micros = time.astype("datetime64[us]", copy=False).view(np.int64)  # empty times are smallest
     is_new = patient[1:] > patient[:-1]
     is_sorted = is_new | ((patient[1:] == patient[:-1]) & (micros[1:] >= micros[:-1]))
     return None if is_sorted.all() else np.lexsort((micros, patient))
 
 
 _WHOLE_ID = r"0|-?[1-9]\d{0,19}"
-"""Pattern of texts that stand for whole numbers; `007` and `+7` remain texts, unlike `7`."""
+"""Pattern of strings that become whole numbers, such as `7`; `007` and `+7` stay strings."""
 _LARGEST_ID = np.iinfo(np.int64).max
 
 
 def as_ids(column: pd.Series, where: str) -> pd.Series:
-    """Return ids without gaps: int64 if all are whole numbers or such texts, else texts.
+    """Return ids as int64 if all are whole numbers, also as strings; otherwise as strings.
 
-    An id is therefore the same in a CSV file, which has no types, and in a Parquet file.
+    Thus an id in a CSV file, which has no types, equals the same id in a Parquet file. No id may be
+    missing.
 
     Raises:
         BadInput: If ids are floats that are not whole, or too large to be exact.
@@ -242,8 +245,8 @@ def as_ids(column: pd.Series, where: str) -> pd.Series:
         bad = column[(column % 1 != 0) | (column.abs() > EXACT)]
         if len(bad):
             raise BadInput(
-                f"{where} has patient ids as floats, which loses digits, for "
-                f"instance {bad.iloc[0]!r}; write whole numbers or texts"
+                f"{where} has patient ids as floats, which lose digits, such as {bad.iloc[0]!r}; "
+                "write whole numbers or strings"
             )
         return column.astype(np.int64)
     if pd.api.types.is_integer_dtype(column) and not (column > _LARGEST_ID).any():
@@ -258,7 +261,7 @@ def as_ids(column: pd.Series, where: str) -> pd.Series:
 
 
 def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
-    """Join the ids of several tables, as texts if any table has texts."""
+    """Join the ids of several tables; if types differ, via strings."""
     if len({column.dtype for column in columns}) > 1:
         columns = [column.map(str) for column in columns]
         return as_ids(pd.concat(columns, ignore_index=True), "")
@@ -266,7 +269,7 @@ def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
 
 
 def like_ids(ids: pd.Series, known: pd.Series) -> pd.Series:
-    """Return ids in the type of the `known` ones (17 and "17" are one patient); other ids stay."""
+    """Return ids in the type of known ids (17 and "17" are one patient); new ids are kept."""
     if ids.dtype == known.dtype:
         return ids
     by_text: dict[str, Any] = {str(one): one for one in known.unique()}

@@ -1,6 +1,6 @@
 """Tables in CSV, Parquet and ARFF files.
 
-The encoding, separator, quotes and line of names of a CSV file are detected: its `Dialect`.
+The encoding of a CSV file is detected, and so is its `Dialect`: separator, quotes and header line.
 """
 
 import ast
@@ -41,7 +41,7 @@ from prefect_tune.tasks.data.row_reader import joined_name, without_gaps
 from prefect_tune.tasks.data.source import GAPS
 
 HEAD_BYTES = 1 << 20
-"""Bytes from which the separator is detected."""
+"""Bytes at the beginning of a file from which the dialect is detected."""
 _BOMS = (
     (BOM_UTF8, "utf-8-sig"),
     (BOM_UTF32_LE, "utf-32"),  # begins like the mark of UTF-16
@@ -51,20 +51,21 @@ _BOMS = (
 )
 _ROWS = 100
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "pipes"}
-"""In order of preference: first tabs, because column names contain none, then commas."""
+"""Separators in order of preference. Tabs come first, because column names contain no tabs."""
 _QUOTED = r"(?m)(?:^|[\t,;|])'"
 _PLAIN = re.compile(r"[^\t,;|]*|[-+]?[\d.]*,\d+(?:[eE][-+]?\d+)?")
 _DASHES = re.compile(r"[\W_]*(?:--|==)[\W_]*")
 _TOTAL = re.compile(r"(?:sub|grand )?totals?|sum|summe|(?:ins)?gesamt|somme|totale", re.IGNORECASE)
 _NUMERIC = re.compile(r"\s*[-+]?[\d.,]*\d(?:[eE][-+]?\d+)?\s*\Z")
 _TAIL_BYTES = 4096
-"""Bytes at the end of a table in which remarks and totals are looked for."""
+"""Bytes at the end of a table that are searched for remarks and totals."""
 
 
 def as_utf8(content: bytes) -> tuple[bytes, str]:
-    """Return text as UTF-8 without a byte order mark, and the encoding it had.
+    """Return text converted to UTF-8 without a byte order mark, and its original encoding.
 
-    Other text without a mark is Windows-1252, or Latin-1 if Windows-1252 lacks some of its bytes.
+    Text that has no mark and is not UTF-8 is decoded as Windows-1252, or as Latin-1 if Windows-1252
+    leaves one of the bytes undefined.
     """
     for mark, encoding in _BOMS:
         if content.startswith(mark):
@@ -81,16 +82,16 @@ def as_utf8(content: bytes) -> tuple[bytes, str]:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Notation of the fields of a table.
+    """Layout of a CSV file.
 
     Attributes:
         separator: Character between fields.
         quote: Quotation mark around fields.
-        has_blanks: Whether blanks may follow separators; they are no part of fields.
+        has_blanks: Whether blanks may follow separators; such blanks are not part of the fields.
         names: Names of the columns.
-        above: Number of lines above the line of names.
-        start: Number of lines above the first row.
-        skipped: Lines that are neither names nor rows, counted from 0.
+        above: Number of lines above the header line.
+        start: Number of lines above the first row, including the header line.
+        skipped: Lines, counted from 0, that are neither header nor rows.
     """
 
     separator: str = ","
@@ -103,7 +104,7 @@ class Dialect:
 
     @classmethod
     def of(cls, content: bytes) -> "Dialect":
-        """Detect the dialect of a table in UTF-8, or of its beginning."""
+        """Detect the dialect of a table from its content in UTF-8, or from the beginning of it."""
         end = max(HEAD_BYTES, content.find(b"\n") + 1)
         text = content[:end].decode(errors="ignore")
         n_quoted = 0 if '"' in text or "'" not in text else len(re.findall(_QUOTED, text))
@@ -127,24 +128,24 @@ class Dialect:
         )
 
     def note(self, encoding: str, *, expected: str) -> str:
-        """Return a note on the dialect for the user; empty for UTF-8 and the expected separator."""
+        """Return a note for the user if the dialect is unusual; empty for the usual dialect."""
         n_others = len(self.skipped) - self.above
         facts = {
             f"columns separated by {_SEPARATORS[self.separator]}": self.separator != expected,
             f"text encoded as {encoding}": encoding != "utf-8",
             "single quotes around fields": self.quote != '"',
-            f"the names in line {self.above + 1}, without the lines above": self.above > 0,
-            f"lines of dashes or comments left out ({n_others})": n_others > 0,
+            f"column names from line {self.above + 1}, skipping the lines above": self.above > 0,
+            f"lines of dashes or comments skipped ({n_others})": n_others > 0,
         }
         found = [text for text, is_so in facts.items() if is_so]
         return f"read with {' and '.join(found)}" if found else ""
 
 
 def footer(content: bytes, separator: str, n_names: int) -> list[bytes]:
-    """Return the last lines that are no rows: empty ones, a line of totals, or a remark.
+    """Return the last lines if they are not rows: empty lines, a line of totals, or a remark.
 
-    A line of totals begins with a word for a total that is nowhere else in the table. A remark is a
-    single text, or a short line below an empty one.
+    A line of totals begins with a word such as "total" that occurs nowhere else in the table. A
+    remark is a single field of text, or a line with too few fields below an empty line.
     """
     lines = content[-_TAIL_BYTES:].splitlines(keepends=True)[len(content) > _TAIL_BYTES :]
     found: list[bytes] = []
@@ -162,16 +163,16 @@ def footer(content: bytes, separator: str, n_names: int) -> list[bytes]:
 
 
 _Rows = list[tuple[int, list[str]]]
-"""Fields of rows, each with the number of lines above the row."""
+"""Rows, each as the number of lines above the row and the row's fields."""
 
 
 def _layout(text: str, quote: str, *, is_whole: bool) -> tuple[str, _Rows]:
-    """Return the separator, and the first rows from the names on.
+    """Return the separator, and the header line with the first rows.
 
-    The separator is the first that gives all rows as many fields as names, at least two, preferably
-    without another separator in a field, or without lines above the names. If none does, rows
-    differ in length. The result is then the comma if names contain one, or else the separator that
-    gives most names.
+    A separator fits if it splits the header and all rows into the same number of fields, at least
+    two. If several fit, those without another separator inside fields are preferred, then those
+    with fewer lines above the header. If none fits, because rows differ in length, the result is
+    the comma if the header contains a comma, or else the separator that yields most names.
     """
     found = {s: _from_names(_rows(text, s, quote, is_whole=is_whole)) for s in _SEPARATORS}
 
@@ -189,12 +190,12 @@ def _layout(text: str, quote: str, *, is_whole: bool) -> tuple[str, _Rows]:
 
 
 def _rows(text: str, separator: str, quote: str, *, is_whole: bool) -> _Rows:
-    """Return the first rows; a cut text loses its last row."""
+    """Return the first rows, without the last row if the text may end inside it."""
     lines = io.StringIO(text, newline="")
     reader = csv.reader(lines, delimiter=separator, quotechar=quote, skipinitialspace=True)
     rows: _Rows = []
     line = 0
-    with suppress(csv.Error):  # a quoted field is beyond the reader's limit
+    with suppress(csv.Error):  # a quoted field exceeds the reader's limit
         for row in islice(reader, _ROWS):
             rows.append((line, row))
             line = reader.line_num
@@ -203,9 +204,9 @@ def _rows(text: str, separator: str, quote: str, *, is_whole: bool) -> _Rows:
 
 
 def _from_names(rows: _Rows) -> _Rows:
-    """Return rows without the lines above the names: titles, comments, empty lines, merged cells.
+    """Return rows without lines above the header: titles, comments, empty lines, merged cells.
 
-    All rows are returned if the lines above may be something else.
+    If the header line is not certain, all rows are returned.
     """
     width = mode([len(row) for _, row in rows if row] or [1])
     for position, (_, row) in enumerate(rows):
@@ -227,7 +228,7 @@ def _is_comment(row: list[str]) -> bool:
 
 
 def _are_names(row: list[str], below: list[str]) -> bool:
-    """Return whether no field of a row is a number, but some field below is."""
+    """Return whether no field of a row is a number, but at least one field of the row below is."""
     return (
         len(row) == len(below)
         and any(map(_NUMERIC.fullmatch, below))
@@ -236,28 +237,31 @@ def _are_names(row: list[str], below: list[str]) -> bool:
 
 
 NOTES, INDEX = "notes", "index of a DataFrame"
-"""Keys of `DataFrame.attrs`: notes for the user on how a table was read, and its columns that were
-an index, which are features only if an option names them."""
+"""Keys of `DataFrame.attrs`: notes on how the table was read, and columns that were an index.
+
+A column that was an index is a feature only if an option names it.
+"""
 
 _GROUPS = r"[-+]?[1-9]\d{0,2}\.\d{3}"
-"""Pattern of numbers whose point may separate thousands."""
+"""Pattern of numbers in which the point may separate thousands."""
 POSTGRES_NULL = r"\N"
-"""Text that PostgreSQL's COPY writes for a gap; it counts as missing by default."""
+"""String that PostgreSQL's COPY writes for a missing value; counts as missing by default."""
 _WITH_POINT = r"[-+]?\d*\.(?:\d{1,2}|\d{4,})(?:[eE][-+]?\d+)?"
-"""Pattern of numbers whose point cannot separate thousands."""
+"""Pattern of numbers in which the point cannot separate thousands."""
 _PROBED = 10_000
-"""Rows in which such numbers are looked for."""
+"""Rows that are searched for such numbers."""
 _BLOCK_BYTES = 2**23
 _PIECE_ROWS, _PIECE_BYTES = 1_000_000, 2**28
 _WHOLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "boolean")
 _NULLABLE: Mapping[pa.DataType, Any] = {
     pa.type_for_alias(name.lower()): pd.api.types.pandas_dtype(name) for name in _WHOLE
 }
-"""Types that stay whole despite gaps, because floats lose digits beyond 2^53."""
+"""Types that keep whole numbers in columns with missing values; floats lose digits beyond 2^53.
+"""
 
 _REMEDIES = {
-    "Length of header": "give each column a name, and delete lines above the line of names",
-    "Expected ": "put quotes around fields with a separator, and delete lines above the names",
+    "Length of header": "give each column a name, and delete the lines above the header line",
+    "Expected ": "quote fields that contain a separator, and delete lines above the header line",
     "EOF inside string": "close or remove the quote that opens after this row",
 }
 """Remedies for errors of pandas' parser."""
@@ -270,17 +274,19 @@ def read_table(
     *,
     of_rows: bool = False,
 ) -> pd.DataFrame:
-    """Return the table in a file. Whole numbers stay whole, even in columns with gaps.
+    """Return the table in a file. Whole numbers stay whole, even in columns with missing values.
 
-    A CSV column has texts if all its values are digits and one is padded with zeros, as in `007`.
-    Column names of two levels are joined. Notes for the user are in `attrs`, under `NOTES`.
+    A CSV column of digits is read as strings if one value has leading zeros, as in `007`. Column
+    names of two levels are joined. Notes for the user are in `attrs`, under `NOTES`.
 
     Args:
-        location: The file, with the texts that are gaps in it.
-        texts: Columns to read as texts if the file does not type them.
-        only: Columns to read, in lower case; all by default. Missing ones are skipped.
-        of_rows: Whether the table has a row per case. If so, dates of a Parquet file become times
-            at midnight, and `attrs` name the columns that were the index of a DataFrame.
+        location: The file, with the strings that count as missing in this file.
+        texts: Columns to read as strings if the file has no types.
+        only: Columns to read, in lower case; all by default. Columns that the file lacks are
+            skipped.
+        of_rows: Whether each row of the table is one case, unlike in tables of events or labels. If
+            so, dates of a Parquet file become times at midnight, and `attrs` name the columns that
+            were the index of a DataFrame.
 
     Raises:
         BadInput: If the file cannot be read, or two columns have the same name.
@@ -303,7 +309,7 @@ def read_table(
 
 
 def _without_gaps(frame: pd.DataFrame, gaps: Sequence[str]) -> pd.DataFrame:
-    """Return a table in which texts and numbers that stand for gaps, such as -999, are gaps."""
+    """Empty the cells whose string or number stands for a missing value, such as -999."""
     for name in frame.columns:
         given = frame[name]
         if (column := without_gaps(given, gaps)) is not given:
@@ -312,7 +318,7 @@ def _without_gaps(frame: pd.DataFrame, gaps: Sequence[str]) -> pd.DataFrame:
 
 
 def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Turn the column names of a new frame into texts, with a note on names of two levels.
+    """Turn column names of a new frame into strings, and add a note if names have two levels.
 
     Raises:
         BadInput: If two columns have the same name.
@@ -331,7 +337,7 @@ def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def flat_name(name: object) -> str:
-    """Return the name of a column as a text, with its levels joined.
+    """Return the name of a column as a string, with its levels joined.
 
     >>> flat_name(("B", "y")), flat_name("('B', 'y')"), flat_name("f(x)"), flat_name(3)
     ('B_y', 'B_y', 'f(x)', '3')
@@ -347,7 +353,7 @@ def flat_name(name: object) -> str:
 def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Return the rows of all parts of a table, and their notes.
 
-    A part with only gaps in a column does not affect the type of the column.
+    A part in which a column is empty does not affect the type of the column.
     """
     parts = [*frames]
     notes = [note for part in parts for note in part.attrs.get(NOTES, ())]
@@ -370,7 +376,7 @@ def need_scalars(column: pd.Series, where: str) -> None:
         kind = type(values.iloc[0]).__name__
         raise BadInput(
             f"target {column.name!r} of {where} holds values of type {kind}, which cannot be "
-            "predicted; make each a number or a text"
+            "predicted; convert them to numbers or strings"
         )
 
 
@@ -393,7 +399,7 @@ def read_pieces(
     Args:
         location: The file.
         names: Columns to read, in upper or lower case; missing ones are skipped.
-        categories: Columns of texts to read as categories from a Parquet file.
+        categories: String columns to read as categories from a Parquet file.
 
     Raises:
         BadInput: If the file cannot be read.
@@ -436,7 +442,10 @@ def read_pieces(
 
 
 def column_names(location: Location) -> list[str]:
-    """Return a file's column names, if possible without reading rows; raises BadInput."""
+    """Return a file's column names without reading all rows; empty for ARFF.
+
+    May raise `BadInput`.
+    """
     try:
         if location.is_parquet():
             schema = parquet_schema(location)
@@ -451,12 +460,12 @@ def column_names(location: Location) -> list[str]:
 
 
 def columns_called(location: Location, names: Collection[str]) -> list[str]:
-    """Return the columns of a file whose names in lower case are among these."""
+    """Return the columns of a file whose names, in lower case, are among `names`."""
     return [name for name in column_names(location) if name.lower() in names]
 
 
 def _index_of(schema: pa.Schema) -> list[Any]:
-    """Return the levels of the index that was saved: names of columns, descriptions of ranges."""
+    """Return the levels of the saved index: names of columns, or descriptions of ranges."""
     about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
     return list(about.get("index_columns", ()))
 
@@ -484,14 +493,14 @@ def _read_parquet(
     for level in levels:
         if of_rows and isinstance(level, dict) and level["name"] and level["name"] not in frame:
             rows = range(level["start"], level["stop"], level["step"])
-            if len(rows) == len(frame):  # another program may have changed the rows
+            if len(rows) == len(frame):  # another program may have added or removed rows
                 frame[level["name"]] = rows
                 frame.attrs[INDEX].append(flat_name(level["name"]))
     return frame
 
 
 def _as_pandas(table: pa.Table, *, as_times: bool = False) -> pd.DataFrame:
-    """Return a table of Arrow as a DataFrame."""
+    """Return an Arrow table as a DataFrame."""
     special: dict[int, Any] = {}
     for position, field in enumerate(table.schema):
         column = table.column(position)
@@ -501,7 +510,7 @@ def _as_pandas(table: pa.Table, *, as_times: bool = False) -> pd.DataFrame:
         elif pa.types.is_time(field.type):
             whole = column.cast(pa.int32() if field.type.bit_width == 32 else pa.int64())
             column = whole.cast(pa.int64()).cast(pa.duration(field.type.unit))
-        elif pa.types.is_string_view(field.type):  # pyarrow has few functions for it
+        elif pa.types.is_string_view(field.type):  # pyarrow has few functions for this type
             column = column.cast(pa.large_string())
         elif pa.types.is_decimal(field.type):  # pyarrow's own conversion is not exact
             special[position] = column.to_pandas().astype(np.float64).array
@@ -518,7 +527,7 @@ def _as_pandas(table: pa.Table, *, as_times: bool = False) -> pd.DataFrame:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether columns of a type contain texts."""
+    """Return whether columns of this type contain strings."""
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(test(kind) for test in tests)
 
@@ -530,7 +539,7 @@ def _read_csv(
     if not content or content.isspace():
         raise ValueError("the file is empty")
     if content.startswith(b"PAR1"):
-        raise ValueError("it is a Parquet file; let its name end in .parquet")
+        raise ValueError("this is a Parquet file; rename it to end in .parquet")
     content, encoding = as_utf8(content)
     dialect = Dialect.of(content)
     names = dialect.names
@@ -543,13 +552,13 @@ def _read_csv(
     found = dialect.note(encoding, expected="\t" if location.has_suffix(TSV) else ",")
     notes = [f"{location.url} is {found}"] if found else []
     if text := b"".join(last).decode(errors="replace").strip():
-        notes.append(f"lines at the end of {location.url} are skipped ({len(last)}): {text!r}")
+        notes.append(f"skipped {len(last)} lines at the end of {location.url}: {text!r}")
     frame.attrs[NOTES] = [*notes, *frame.attrs[NOTES]]
     return frame
 
 
 def _csv_texts(content: bytes, dialect: Dialect, gaps: Sequence[str]) -> list[pa.ChunkedArray]:
-    """Return the texts of each column of a table in UTF-8, without gaps."""
+    """Return the strings of each column of a table in UTF-8, with missing values as nulls."""
     names = [*map(str, range(len(dialect.names)))]
     if len(dialect.skipped) == dialect.above:
         with suppress(pa.ArrowInvalid):  # the slower parser reads rows with fewer fields
@@ -600,10 +609,10 @@ def typed_columns(
     location: Location,
     as_texts: Collection[str],
 ) -> pd.DataFrame:
-    """Return columns of texts as the truth values or numbers that they are in a CSV file.
+    """Return columns of strings as a CSV reader types them: truth values, numbers or strings.
 
-    Codes with leading zeros stay texts. If the decimal mark is a comma, so do numbers whose point
-    separates thousands. `attrs` have notes and the decimal mark.
+    Codes with leading zeros stay strings. If the decimal mark is a comma, numbers in which a point
+    separates thousands stay strings, too. `attrs` has notes and the decimal mark.
     """
     kept, notes = set(map(flat_name, as_texts)), list[str]()
     typed = [c if flat_name(n) in kept else _typed(c) for n, c in zip(names, columns, strict=True)]
@@ -614,7 +623,7 @@ def typed_columns(
         padded = may_be.filter(pc.match_substring_regex(may_be, r"^0\d+$"))
         if len(padded) and not pc.any(pc.match_substring_regex(texts, r"\D")).as_py():
             typed[position] = texts
-            what = f"codes with leading zeros, such as {padded[0]}, and is read as text"
+            what = f"codes with leading zeros, such as {padded[0]}, and is read as strings"
             notes.append(f"column {name} of {location.url} holds {what}")
     frame = _as_pandas(pa.table(dict(zip(map(str, range(len(typed))), typed, strict=True))))
     decimal = location.decimal or decimal_mark(frame)
@@ -630,14 +639,14 @@ def typed_columns(
 
 
 def _typed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return texts as truth values or numbers if all are, and no whole number loses digits."""
+    """Return strings as truth values or numbers if all are, and if no whole number loses digits."""
     there = texts.drop_null()
     first = there[0].as_py().strip() if len(there) else "0"
     if first in TRUTHS and pc.all(pc.is_in(there, pa.array([*TRUTHS]))).as_py():
         return texts.cast(pa.bool_())
     is_whole = first.lstrip("+-").isdecimal()
     if is_whole and _holds(texts, r"\s*[-+]?0[xX][0-9a-fA-F]+\s*"):
-        return texts  # pyarrow would read hexadecimal digits
+        return texts  # pyarrow would read hexadecimal numbers
     if not is_whole and not isfinite(as_number(first)) and "inf" not in first.lower():
         return texts
     for kind in (pa.int64(), pa.uint64(), pa.float64())[0 if is_whole else 2 :]:
@@ -654,12 +663,12 @@ def _typed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _holds(texts: pa.ChunkedArray, pattern: str) -> bool:
-    """Return whether a text matches a pattern."""
+    """Return whether any string matches a pattern."""
     return bool(pc.any(pc.match_substring_regex(texts, f"^(?:{pattern})$")).as_py())
 
 
 def _with_numbers(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
-    """Return a table with the columns of numbers in texts as numbers, and a note, if all are."""
+    """Convert columns whose strings are all numbers to numbers, with a note; return the table."""
     decimal, as_texts = decimal_mark(frame), set(map(flat_name, texts))
     for name in frame.columns.difference(list(as_texts), sort=False):
         found = numbers_in(frame[name].dropna(), decimal)
@@ -681,7 +690,7 @@ def _read_arff(location: Location) -> pd.DataFrame:
     dates: list[str] = []
 
     def plain(attribute: re.Match[str]) -> str:
-        """Remove a range or comment, and read dates as texts."""
+        """Remove a range or comment, and declare dates as strings."""
         is_date = attribute[2].lower() == "date"
         written = attribute[3].partition("%")[0].strip(" \t\r\"'") if is_date else ""
         for java, python in _JAVA.items():
@@ -693,7 +702,7 @@ def _read_arff(location: Location) -> pd.DataFrame:
     try:
         document = arff.loads(text)
         rows = document["data"]
-    except arff.BadLayout:  # the rows are sparse: omitted values are zero or the first category
+    except arff.BadLayout:  # rows are sparse: an omitted value is zero, or the first category
         document = arff.loads(text, return_type=arff.LOD)
         kinds = [kind for _, kind in document["attributes"]]
         omitted = {i: kind[0] if isinstance(kind, list) else 0 for i, kind in enumerate(kinds)}

@@ -1,10 +1,11 @@
-"""Splits of a study by time: the newest rows are test rows, and each fold holds out newer rows.
+"""Splits by time: test rows are the newest, and held-out rows are newer than training rows.
 
-The training rows form blocks of time with about equal numbers of rows. The oldest block only
-trains. Each other block is held out by a fold that trains on older rows. This fold skips rows in
-the gap before the block, and rows of groups in the block. Fold 0 has the newest block. Rows of one
-time stay together. Test rows follow the same rule: older rows of their groups are skipped, and so
-are rows in the gap before them. Given test rows follow the rule if they are newer than all others.
+The training rows are divided by time into blocks with about equal numbers of rows. The oldest block
+is used for training only. Each other block is held out by one fold, which trains on older rows,
+except for rows in the gap before the block and rows of groups that occur in the block. Fold 0 holds
+out the newest block. Rows with equal times stay together. Test rows are treated like a held-out
+block: rows in the gap before the test rows, and older rows of groups with test rows, are not used.
+For given test rows, this holds only if they are newer than all other rows.
 """
 
 from collections.abc import Sequence
@@ -32,11 +33,11 @@ from prefect_tune.tasks.data.split import (
 )
 
 _FEWEST_ROWS, _FEWEST_HELD_OUT = 5, 2
-"""Fewest rows of a part that trains, and of one that is held out."""
+"""Fewest rows of a training part, and of a held-out part."""
 _TWO = 2
 _FINAL = "the final model"
 _SHIFT = 0.5
-"""Blocks by which the boundaries of another split are shifted."""
+"""Shift of the boundaries in another split, in blocks."""
 
 Mask = NDArray[np.bool_]
 """Whether each row belongs to a part, shape (n,)."""
@@ -51,12 +52,12 @@ def study_split(  # noqa: PLR0917 - the options of a split
     gap_seconds: float | None = None,
     fixed: Sequence[str] | None = None,
 ) -> Split:
-    """Make the split of a study, with the arguments and errors of `make_split`.
+    """Make the split of a study; most arguments and all errors are those of `make_split`.
 
-    With `gap_seconds`, folds look forward in time, with this gap before held-out rows. With
-    `fixed`, ids by these columns (see `row_ids`) fix the test rows, unless they are given or are
-    the newest. Rows with the first `test_size` of all ids are test rows, so a training row never
-    becomes one.
+    If `gap_seconds` is given, folds look forward in time, with this gap before held-out rows. If
+    `fixed` is given, row ids by these columns (see `row_ids`) choose the test rows, unless test
+    rows are given or are the newest rows: a row is a test row if its id is among the first
+    `test_size` of all possible ids. Thus no training row ever becomes a test row in later data.
     """
     if gap_seconds is not None:
         split = _forward_split(dataset, n_folds, test_size, seed, holdout, gap_seconds)
@@ -67,12 +68,12 @@ def study_split(  # noqa: PLR0917 - the options of a split
         split = make_split(dataset, n_folds, test_size, seed, holdout)
     is_by_rows = dataset.groups is None and dataset.ids is None and dataset.is_test is None
     if is_by_rows and gap_seconds is None:
-        return split  # chance alone deals equal rows to both sides, if any
+        return split  # equal rows are on both sides only by chance
     return replace(split, equal=equal_test_rows(dataset, split.fold == TEST, split.is_training))
 
 
 def another_split(dataset: Dataset, split: Split) -> Split:
-    """Return another split with the same test rows, as `split_again`; blocks of time shift."""
+    """Return another split with the same test rows; blocks of time are shifted."""
     if split.gap_seconds is None:
         return split_again(dataset, split)
     times, rows = _times(dataset), np.flatnonzero(split.is_training)
@@ -80,20 +81,20 @@ def another_split(dataset: Dataset, split: Split) -> Split:
         n_blocks = split.n_folds + 1 + _SHIFT
         shares = [(number + _SHIFT) / n_blocks for number in range(1, split.n_folds + 1)]
         starts = _starts(times[rows], shares)
-    else:  # the rows of half a block after the held-out block stay unused
+    else:  # rows after the held-out block, half a block of them, stay unused
         size = float((split.fold[rows] == 0).mean())
         starts = _starts(times[rows], [1 - (1 + _SHIFT) * size, 1 - _SHIFT * size])
     fold = split.fold.copy()
     again = _folded(dataset, fold, rows, starts, split)
     if np.array_equal(again.fold, split.fold):
-        raise BadInput("the times allow one split only")
+        raise BadInput("the times of the rows allow only one split")
     return again
 
 
 def holdout_share(
     dataset: Dataset, test_size: float | None, n_folds: int, gap_seconds: float | None
 ) -> float | None:
-    """Return `share_held_out_once`; None if the newest rows lack rows of a class or groups."""
+    """Return `share_held_out_once`; None if the newest rows have too few classes or groups."""
     share = share_held_out_once(dataset, test_size, n_folds)
     if share is None or gap_seconds is None:
         return share
@@ -118,7 +119,7 @@ def _forward_split(  # noqa: PLR0917 - as above
             "the times are numbers without a unit",
             option="gap",
             value=f"{gap_seconds:g}s",
-            remedy="omit the option, or write times as dates or as seconds since 1970",
+            remedy="omit --gap, or write times as dates or as seconds since 1970",
         )
     fold = np.full(len(dataset), LEARN, dtype=np.int16)
     if dataset.is_test is not None:
@@ -163,7 +164,7 @@ def _times(dataset: Dataset) -> NDArray[Any]:
 
 
 def _older(dataset: Dataset, times: NDArray[Any], held_out: Mask, gap_seconds: float) -> Mask:
-    """Return the rows older than the held-out rows and the gap, without groups of the former."""
+    """Return the rows older than the gap before held-out rows, without groups of held-out rows."""
     if not held_out.any():
         return ~held_out
     start = times[held_out].min()
@@ -175,14 +176,14 @@ def _older(dataset: Dataset, times: NDArray[Any], held_out: Mask, gap_seconds: f
 
 
 def _starts(times: NDArray[Any], shares: Sequence[float]) -> NDArray[Any]:
-    """Return the first times of blocks, each the nearest to its share of the rows, in order."""
+    """Return the first time of each block, in order, chosen to match the shares of rows."""
     values, counts = np.unique(times, return_counts=True)
     n_older = np.cumsum(counts)[:-1]
     if len(n_older) < len(shares):
         raise BadInput(
-            f"the rows have {len(values)} different times, and folds that look forward need at "
+            f"the rows have {len(values)} different times, but folds that look forward need at "
             f"least {len(shares) + 1}",
-            remedy="use fewer --folds, or finer times",
+            remedy="use fewer --folds, or more precise times",
         )
     chosen: list[int] = []
     for number, share in enumerate(shares):
@@ -194,7 +195,7 @@ def _starts(times: NDArray[Any], shares: Sequence[float]) -> NDArray[Any]:
 
 
 def _check_parts(dataset: Dataset, parts: Sequence[tuple[str, Mask, Mask]]) -> None:
-    """Raise `BadInput` if a named model trains on too little, or too little is held out."""
+    """Raise `BadInput` if a part has too few rows or classes to train on or to hold out."""
     times = _times(dataset)
     for name, trained, held_out in parts:
         newer = times[held_out] if held_out.any() else times

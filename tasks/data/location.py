@@ -27,11 +27,11 @@ _CSV = (*(f".csv{packed}" for packed in _PACKED), *TSV)
 CSV = (*_CSV, *(f".txt{packed}" for packed in _PACKED), ".zip")
 ARFF = (".arff", ".arff.gz")
 SUFFIXES = (*CSV, *PARQUET, *ARFF)
-"""Endings of the files that are read."""
+"""Suffixes of readable files."""
 _TABLES = (*_CSV, *PARQUET, *ARFF)
-"""Endings of tables in folders, without .txt, which is usually a text for people."""
+"""Suffixes of tables in folders. Files ending in .txt are excluded: most are documentation."""
 _HIDDEN = re.compile(r"(?:^|/)(?:\.|__MACOSX|_[^/=]*(?:/|$))")
-"""Names that programs and operating systems use for files that are no data, as in `_SUCCESS`."""
+"""Names that programs and operating systems give to files without data, such as `_SUCCESS`."""
 _HIVE = re.compile(r"([^/=]+)=([^/]*)/")
 _HIVE_GAP = "__HIVE_DEFAULT_PARTITION__"
 _LOGS = {
@@ -39,7 +39,7 @@ _LOGS = {
     "Iceberg": re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json$"),
     "Hudi": re.compile(r"(?:^|/)\.hoodie/"),
 }
-"""Files that list the valid files of a table, by format; the others hold deleted rows."""
+"""Logs that list a table's valid files, by format. Files not in the log hold deleted rows."""
 SUFFIX_NAMES = ".csv, .tsv or .txt (also .gz, .bz2, .xz, .zip and .zst), .zip, .parquet or .arff"
 
 
@@ -51,10 +51,10 @@ class Location:
         url: The location as the user named it.
         filesystem: File system of the location.
         path: Path on that file system.
-        gaps: Texts that count as missing in tables at the location.
-        decimal: Decimal mark of numbers in texts; empty if the values decide it.
-        folders: Columns and values in the names of the folders above a part of a table, as in
-            `site=A/year=2024/part.parquet`; gaps are empty.
+        gaps: Strings that count as missing in tables at the location.
+        decimal: Decimal mark of numbers in strings; if empty, it is detected from the values.
+        folders: Columns and values taken from folder names, as in `site=A/year=2024/part.parquet`;
+            a missing value is an empty string.
     """
 
     url: str
@@ -66,10 +66,10 @@ class Location:
 
     @classmethod
     def at(cls, url: str, gaps: tuple[str, ...] = GAPS) -> Self:
-        """Locate a URL, even if nothing is there; `gaps` is kept as an attribute.
+        """Return the location of a URL; the file or folder need not exist.
 
         Raises:
-            BadInput: If the file system does not answer, or needs a missing package.
+            BadInput: If the file system cannot be opened, for example because a package is missing.
         """
         try:
             filesystem, path = fsspec.core.url_to_fs(with_signature(url))
@@ -78,24 +78,27 @@ class Location:
         return cls(masked(url), filesystem, path, gaps)
 
     def exists(self) -> bool:
-        """Return whether the location exists; BadInput if the file system does not answer."""
+        """Return whether the location exists; raise `BadInput` if it cannot be reached."""
         try:
             return bool(self.filesystem.exists(self.path))
         except Exception as error:
             raise BadInput(f"{self.url} cannot be reached: {error}") from error
 
     def is_folder(self) -> bool:
-        """Return whether the location is a folder; a file's suffix makes a listing unnecessary."""
+        """Return whether the location is a folder.
+
+        A file with a table's suffix is tested first, which avoids a slow listing.
+        """
         if self.is_table() and self.filesystem.isfile(self.path):
             return False
         return bool(self.filesystem.isdir(self.path))
 
     def is_table(self) -> bool:
-        """Return whether the suffix is one of a readable file."""
+        """Return whether the suffix is that of a readable file."""
         return self.has_suffix(SUFFIXES)
 
     def is_parquet(self) -> bool:
-        """Return whether the suffix is one of a Parquet file."""
+        """Return whether the suffix is that of a Parquet file."""
         return self.has_suffix(PARQUET)
 
     @property
@@ -105,22 +108,22 @@ class Location:
 
     @property
     def table_name(self) -> str:
-        """Name of the file in lower case, without folders and the suffix of a table."""
+        """Name of the file in lower case, without folders and without a table's suffix."""
         name = self._path.rsplit("/", 1)[-1].lower()
         suffix = max((s for s in SUFFIXES if name.endswith(s)), key=len, default="")
         return name.removesuffix(suffix)
 
     def below(self, name: str) -> Self:
-        """Return the file or folder of this name inside the folder."""
+        """Return the location of the file or folder `name` inside this folder."""
         return self._child(posixpath.join(self.path, name))
 
     def children(self) -> list[Self]:
-        """Return the files and folders directly in this folder, sorted by name; none is hidden."""
+        """Return the visible files and folders directly in this folder, sorted by name."""
         listed = sorted(path.rstrip("/") for path in self.filesystem.ls(self.path, detail=False))
         return [self._child(path) for path in listed if not is_hidden(posixpath.basename(path))]
 
     def tables(self, names: Collection[str]) -> dict[str, Self]:
-        """Return the tables of these names in this folder, by name in lower case.
+        """Return the tables in this folder that have one of these names, by name in lower case.
 
         A table is a readable file or a folder of Parquet files; other files are skipped.
 
@@ -133,10 +136,10 @@ class Location:
             if name not in names or not (child.is_table() or child.is_folder()):
                 continue
             if name in found and not (child.has_suffix(_TABLES) or child.is_folder()):
-                continue  # a text for people beside the table
+                continue  # probably documentation of the table
             if name in found:
                 raise BadInput(
-                    f"{found[name].url} and {child.url} are both the table {name}; remove one"
+                    f"{found[name].url} and {child.url} are both table {name}; remove one of them"
                 )
             found[name] = child
         return found
@@ -144,7 +147,8 @@ class Location:
     def unread_tables(self, read: Collection[str], used: Sequence["Location"]) -> list[str]:
         """Return the sorted names of the tables in this folder that are not read.
 
-        Names in `read` are in lower case. `used` are locations read otherwise, such as labels.
+        `read` has names of the tables that are read, in lower case. `used` has locations that are
+        read for another purpose, such as labels.
         """
         paths = [location.path.rstrip("/") for location in used]
         return sorted(
@@ -159,19 +163,20 @@ class Location:
         )
 
     def parts(self) -> tuple[list[Self], list[str]]:
-        """Return the Parquet files below this folder, or else its texts, sorted by name, and notes.
+        """Return the Parquet (or else CSV) files below this folder, sorted by name, and notes.
 
-        Hidden and empty files are skipped. Parts have the columns in names of folders, `folders`.
+        Hidden and empty files are skipped. Each part has the columns that folder names define,
+        `folders`.
 
         Raises:
-            BadInput: If the folder has a log of its valid files.
+            BadInput: If the folder is a Delta Lake, Iceberg or Hudi table.
         """
         found = self.filesystem.find(self.path, detail=True)
         names = {path: path.removeprefix(self.path).lstrip("/") for path in sorted(found)}
         for kind, log in _LOGS.items():
             if any(map(log.search, names.values())):
                 raise BadInput(
-                    f"{self.url} is a table of {kind}, whose files also hold deleted rows",
+                    f"{self.url} is a {kind} table, whose files also hold deleted rows",
                     remedy="read the table with its own library, and pass the DataFrame to tune() "
                     "or save it as one Parquet file",
                 )
@@ -185,12 +190,12 @@ class Location:
         parquet = [part for part in parts if part.is_parquet()]
         parts = parquet or [part for part in parts if part.has_suffix(_CSV)]
         left = [names[p] for p in tables if p not in {part.path for part in parts}]
-        shown = f"{len(left)} hidden, empty or other files of {self.url} are skipped"
+        shown = f"skipped {len(left)} hidden, empty or other files of {self.url}"
         return parts, [f"{shown}, such as {left[0]}"] if left else []
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open the file for reading, and decompress it if its first bytes have a known mark."""
+        """Open the file for reading; decompress it if its first bytes show a known compression."""
         with (
             self.filesystem.open(self.path, "rb") as file,
             io.BufferedReader(file) as buffered,  # some streams cannot seek
@@ -199,12 +204,12 @@ class Location:
             yield unpacked
 
     def head(self, n_bytes: int) -> bytes:
-        """Return the first lines, decompressed: about so many bytes, but at least one line."""
+        """Return the first lines, decompressed: about `n_bytes` bytes, but at least one line."""
         with self.opened() as file, io.BufferedReader(file) as lines:  # type: ignore[type-var]
             return lines.read(n_bytes) + lines.readline()
 
     def content(self) -> bytes:
-        """Return all bytes of the file, decompressed, with line feeds after lines."""
+        """Return all bytes of the file, decompressed. Line ends of old Macs become line feeds."""
         with self.opened() as file:
             content = file.read()
         return content if b"\n" in content else content.replace(b"\r", b"\n")
@@ -214,17 +219,17 @@ class Location:
         return replace(self, url=url, path=path)
 
     def has_suffix(self, suffixes: Sequence[str]) -> bool:
-        """Return whether the name ends with one of these suffixes, in upper or lower case."""
+        """Return whether the name ends with one of these suffixes; case is ignored."""
         return self._path.lower().endswith(tuple(suffixes))
 
     @property
     def _path(self) -> str:
-        """Path without the parameters of a web address."""
+        """Path without the query of a web address."""
         return urlsplit(self.path).path if "://" in self.path else self.path.rstrip("/")
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether a file, or a folder above the file, is hidden or unfinished.
+    """Return whether a file is hidden or unfinished, or is in such a folder.
 
     >>> [is_hidden(path) for path in ("a/._b.csv", "_temporary/b.csv", "__MACOSX/b", "_x=1/b.csv")]
     [True, True, True, False]
@@ -236,7 +241,7 @@ def shards(location: Location) -> list[Location]:
     """Return the file itself, or all parts of the table in a folder.
 
     Raises:
-        BadInput: If the folder has none.
+        BadInput: If the location does not exist, or is a folder without tables.
     """
     if not location.exists():
         raise BadInput(f"there is no file or folder {location.url}")
@@ -263,8 +268,8 @@ def _unpacked(file: "io.BufferedReader[Any]") -> Any:
         names = [name for name in archive.namelist() if name[-1] != "/" and not is_hidden(name)]
         if len(names) != 1:
             shown = f" ({', '.join(names[:3])})" if names else ""
-            raise ValueError(f"the archive holds {len(names)} files{shown}, and a table is one")
+            raise ValueError(f"the archive holds {len(names)} files{shown}, but must hold one")
         if names[0].lower().endswith((*PARQUET, *ARFF)):
-            raise ValueError(f"only text tables are read from archives; unpack {names[0]}")
+            raise ValueError(f"archives may hold CSV files only; unpack {names[0]}")
         return archive.open(names[0])
     return nullcontext(file)

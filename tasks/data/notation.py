@@ -1,7 +1,8 @@
-"""Notation of numbers that were written for people, such as `$4,382.40`, `21,57 %` or `(12.5)`.
+"""Notation of numbers written for people, such as `$4,382.40`, `21,57 %` or `(12.5)`.
 
-A column has one decimal mark and one currency, percent sign or unit. Both are found from its texts,
-and later rows are read by them. Exported models read rows by this module, so it needs only pandas.
+A column has one decimal mark and one currency, percent sign or unit. Both are detected from the
+column's strings and then used to read all later rows. Exported models use this module to read rows,
+so it needs only numpy and pandas.
 """
 
 import re
@@ -17,17 +18,18 @@ import numpy as np
 import pandas as pd
 
 DECIMAL = "decimal"
-"""Key of `DataFrame.attrs`: the decimal mark in the numbers of a text file, if there is one."""
+"""Key of `DataFrame.attrs`: the decimal mark of numbers in a text file; empty if unknown."""
 _PROBED = 1_000
-"""Texts inspected before all others are."""
+"""Strings inspected first; the rest is inspected only if most of these are numbers."""
 LEAST_SHARE = 0.9
-"""If at least this share of texts are numbers, the other texts count as slips."""
+"""If at least this share of strings are numbers, the others count as typing errors."""
 _LEAST_OF_UNIT = 4
-"""Texts with fewer values of a unit, on average, are no numbers of several units."""
+"""Strings with several units are numbers only if units have at least this many values on average.
+"""
 _EXACT_DIGITS = 15
-"""Most digits of a whole number that a float keeps."""
+"""Most digits of a whole number that floats represent exactly."""
 _LONGEST = 60
-"""Longer texts are no numbers."""
+"""Longer strings are not read as numbers."""
 _SAME = str.maketrans(
     {**dict.fromkeys("\u00a0\u2007\u2009\u202f", " "), "\u2212": "-", "\u2019": "'", "\u00b5": "μ"}
 )
@@ -37,7 +39,7 @@ _CURRENCY = (
 )
 _PARTS = re.compile(
     rf"([-+])?\s*({_CURRENCY})?\s*([-+])?\s*"
-    r"(?!0[xX][0-9a-fA-F])"  # hexadecimal digits are no unit
+    r"(?!0[xX][0-9a-fA-F])"  # hexadecimal digits are not a unit
     r"(\d(?:[\d.,' ]*\d)?[.,]?|[.,]\d+)([eE][-+]?\d+)?"
     rf"\s*((?:{_CURRENCY}|[^\W\d_]|[%‰°])[\w %/°²³.^*·]{{0,19}}?)?\s*(-)?"
 )
@@ -47,17 +49,17 @@ _BODIES = {
     ".": re.compile(rf"(?:{_WHOLE}|[1-9]\d{{0,2}}(?:,\d{{2,3}})*,\d{{3}})?(?:\.\d*)?"),
     ",": re.compile(rf"(?:{_WHOLE}|[1-9]\d{{0,2}}(?:\.\d{{3}})+)?(?:,\d*)?"),
 }
-"""Numbers without signs and units by decimal mark; thousands may have any other mark."""
+"""Numbers without signs and units, by decimal mark; other marks may separate thousands."""
 _GROUP_MARKS = {".": re.compile("[,' ]"), ",": re.compile("[.' ]")}
 _EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
-"""Numbers in which the mark is for thousands or for decimals."""
+"""Numbers whose mark may separate thousands or decimals."""
 PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 """Numbers as programs write them."""
 TRUTHS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
-"""Spellings of truth values, and their numbers."""
+"""Spellings of truth values, with their numbers."""
 _PADDED = re.compile(r"0\d+")
 _VERSIONS = 50
-"""Most values of a column that may hold versions, such as 1.9 and 1.10."""
+"""Most distinct values of a column that may hold versions, such as 1.9 and 1.10."""
 _CURRENCIES = {"$": "dollars", "€": "euros", "£": "pounds", "¥": "yen", "%": "percent"}
 
 
@@ -89,12 +91,13 @@ def _parts(text: str) -> _Parts | None:
 
 @dataclass(frozen=True)
 class Notation:
-    """Notation of the numbers in a column of texts.
+    """Notation of the numbers in a column of strings.
 
     Attributes:
         decimal: Decimal mark, a point or a comma.
         unit: Currency, percent sign or unit of every number; empty for none.
-        has_groups: Whether decimal points were commas between thousands, or the reverse.
+        has_groups: Whether the other mark separates thousands: a comma if the decimal mark is a
+            point, a point if it is a comma.
     """
 
     decimal: str = "."
@@ -102,7 +105,7 @@ class Notation:
     has_groups: bool = False
 
     def number(self, text: str) -> float:
-        """Return a text as a number; infinity if the text has another notation.
+        """Return a string as a number; infinity if the string has another notation.
 
         >>> dollars, commas = Notation(unit="$"), Notation(",")
         >>> [dollars.number(text) for text in ("$1,234.5", "($5)", "7", "€7", "1.234,5")]
@@ -117,7 +120,7 @@ class Notation:
             return inf
         if decimal == "," and "," not in parts.body and parts.body.count(".") == 1:
             if not _EITHER.fullmatch(parts.body):
-                decimal = "."  # as programs write numbers
+                decimal = "."  # numbers written by programs
             elif not self.has_groups:
                 return inf
         if not _BODIES[decimal].fullmatch(parts.body):
@@ -127,14 +130,14 @@ class Notation:
 
     @property
     def text(self) -> str:
-        """Description in parentheses; empty for numbers as programs write them."""
+        """Description in parentheses; empty for numbers written by programs."""
         kind = _CURRENCIES.get(self.unit, f"in {self.unit}")
         marks = "decimal commas" * (self.decimal == ","), "thousands separators" * self.has_groups
         how = ", ".join(filter(None, (kind if self.unit else "", *marks)))
         return f" ({how})" if how else ""
 
     def of(self, column: pd.Series) -> str:
-        """Return how the texts of a column are read, with an example; empty if it has none."""
+        """Describe how strings of a column are read, with an example; empty if none is a number."""
         texts = [text for text in column.iloc[:_PROBED] if isinstance(text, str)]
         longest = max((t for t in texts if isfinite(self.number(t))), key=len, default="")
         shown = longest.translate(_SAME)
@@ -143,10 +146,10 @@ class Notation:
 
 
 def as_number(value: Any, notations: Sequence[Notation] = ()) -> float:
-    """Return a value as a number; infinity if it is none, and NaN if it is an infinite number.
+    """Return a value as a number; infinity if the value is no number, NaN if it is infinite.
 
-    A text is a number of one of the notations, unless they read it differently. Without notations,
-    it is a truth value or a number as programs write it.
+    A string is read by each of the notations, and is no number if they disagree. Without notations,
+    a string is read as a truth value, or as a number written by a program.
     """
     if isinstance(value, str):
         if notations:
@@ -162,13 +165,13 @@ def as_number(value: Any, notations: Sequence[Notation] = ()) -> float:
 
 @dataclass(frozen=True)
 class WrittenNumbers:
-    """Numbers in the texts of a column.
+    """Result of finding numbers in the strings of a column.
 
     Attributes:
-        notation: Their notation.
-        is_plain: Whether all numbers are written as programs write them.
-        is_decided: Whether the texts themselves decide on the decimal mark.
-        strays: Distinct texts that are no numbers in this notation.
+        notation: Notation of the numbers.
+        is_plain: Whether all numbers look as if written by a program.
+        is_decided: Whether the strings determine the decimal mark.
+        strays: Distinct strings that are not numbers in this notation.
     """
 
     notation: Notation
@@ -178,27 +181,27 @@ class WrittenNumbers:
 
 
 class NoNumbers(NamedTuple):
-    """Reason that texts with numbers stay texts, and a text that shows it."""
+    """Reason why strings that contain numbers stay strings, and an example."""
 
     reason: str
     example: str
 
     def within(self, column: pd.Series) -> str:
-        """Return the reason with the row of the text in a column, counted from 1."""
+        """Return the reason, with the example's row in a column, counted from 1."""
         row = column.index[column == self.example][0] + 1
         return f"{self.reason}, such as {self.example!r} in row {row}"
 
 
 Found = WrittenNumbers | NoNumbers | None
-"""Numbers in texts, or why they stay texts, or None for other texts."""
+"""Numbers in strings, the reason why the strings stay strings, or None if they have no numbers."""
 
 
 def written_numbers(texts: Sequence[str], decimal: str = "") -> Found:
-    """Find the numbers in distinct texts.
+    """Find the numbers in distinct strings.
 
     Args:
-        texts: The texts.
-        decimal: Decimal mark in the rest of the table, if it is known.
+        texts: The strings.
+        decimal: Decimal mark in the rest of the table, if known.
     """
     found = {text: parts for text in texts if (parts := _parts(text)) is not None}
     units = Counter(parts.unit for parts in found.values() if parts.unit)
@@ -222,7 +225,7 @@ def written_numbers(texts: Sequence[str], decimal: str = "") -> Found:
         decimal = max(suits, key=lambda mark: len(suits[mark]))
     elif not decimal and (comma := next((t for t in found if "," in found[t].body), "")):
         return NoNumbers(
-            "numbers whose comma may be for thousands or for decimals (--decimal decides it)", comma
+            "numbers whose comma may separate thousands or decimals (choose with --decimal)", comma
         )
     decimal = decimal or "."
     other, numbers = "," if decimal == "." else ".", suits[decimal]
@@ -251,7 +254,7 @@ def _are_codes(found: Mapping[str, _Parts]) -> bool:
 
 
 def is_texts(column: pd.Series) -> bool:
-    """Return whether a column may have texts, including texts in categories."""
+    """Return whether a column may have strings, including strings as categories."""
     kind = column.dtype
     if isinstance(kind, pd.CategoricalDtype):
         kind = kind.categories.dtype
@@ -259,9 +262,9 @@ def is_texts(column: pd.Series) -> bool:
 
 
 def numbers_in(column: pd.Series, decimal: str = "") -> Found:
-    """Find the numbers among the texts of a column without gaps, as `written_numbers` does.
+    """Find numbers in the strings of a column without missing values; see `written_numbers`.
 
-    The result is None if the column has no texts, or has values that are no numbers or texts.
+    The result is None if the column has no strings, or has values other than numbers and strings.
     """
     if not is_texts(column):
         return None
@@ -277,13 +280,13 @@ def numbers_in(column: pd.Series, decimal: str = "") -> Found:
 
 
 def as_numbers(column: pd.Series, notation: Notation) -> pd.Series:
-    """Return a column of numbers and their texts as numbers; gaps stay."""
+    """Return a column of numbers and strings as numbers; missing values stay."""
     numbers = column.astype(object).map(lambda value: as_number(value, (notation,)), "ignore")
     return numbers.astype("Float64")
 
 
 def decimal_mark(frame: pd.DataFrame) -> str:
-    """Return the decimal mark that all numbers in a table have; empty if they do not decide it."""
+    """Return the decimal mark of the numbers in a table; empty if unknown or inconsistent."""
     if DECIMAL in frame.attrs:
         return str(frame.attrs[DECIMAL])
     marks = set[str]()

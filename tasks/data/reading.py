@@ -1,7 +1,7 @@
-"""Reading of sources, either as a data set for training or as rows to predict.
+"""Reading of sources, as a data set for training or as rows to predict.
 
-A source is a file or folder with a table or with patient events (and a separate table of labels), a
-generated cohort, or a small data set of scikit-learn.
+A source is a file or folder with a table, a file or folder with patient events and a separate table
+of labels, a generated cohort, or a small data set of scikit-learn.
 """
 
 import logging
@@ -40,11 +40,11 @@ from prefect_tune.tasks.data.tables import (
 
 
 def read_events_source(source: Source, found: Format, location: Location) -> Dataset:
-    """Read events of a format, and their labels; raises BadInput if they cannot be used."""
+    """Read events in a known format and their labels; may raise `BadInput`."""
     if source.labels is None:
         raise BadInput(
-            f"{source.data} is {found.description}, so the classes come from a table of their own: "
-            "name it with --labels FILE or FOLDER (columns patient, prediction time and class)"
+            f"{source.data} is {found.description}, which needs a separate table of labels: name "
+            "it with --labels FILE or FOLDER (columns patient, prediction time and class)"
         )
     _refuse_columns(source)
     rows, target, reading_notes = _labels(source, source.labels)
@@ -65,7 +65,7 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
     notes = [*dataset.notes, *reading_notes, *notes, *ignored]
     used = [_labels_location(source, one) for one in (source.labels, source.test) if one]
     if found.tables and (unread := location.unread_tables(found.tables, used)):
-        what = f"tables of {location.url} that are not read as {found.name}"
+        what = f"tables of {location.url} that the format {found.name} does not read"
         notes.append(f"{what}: {shown_columns(unread)}")
     return replace(dataset, format=found.name, notes=tuple(dict.fromkeys(notes)))
 
@@ -73,9 +73,9 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
 def _held_out(
     splits: Location, rows: pd.DataFrame, is_test: NDArray[np.bool_] | None, source: Source
 ) -> tuple[NDArray[np.bool_] | None, list[str]]:
-    """Return whether the patient of each row is held out, and a note; None to draw test rows.
+    """Return whether each row's patient is held out (None to draw test rows), and notes.
 
-    An option that names test rows has precedence over the table of splits.
+    An option that names test rows takes precedence over the table of splits.
     """
     if is_test is not None or source.splits == "ignore":
         options = "--test" if is_test is not None else "--splits ignore or --test-size"
@@ -90,15 +90,15 @@ def _held_out(
     held_out = (split == "held_out").to_numpy()
     text = f"labels by split of {splits.url}: {counts}"
     if held_out.all():
-        raise BadInput(f"{text}; no label is left to learn from", remedy="use --splits ignore")
+        raise BadInput(f"{text}; no label is left for training", remedy="use --splits ignore")
     if not held_out.any():
         return None, [f"{text}; no subject is held_out, so test rows are drawn"]
-    how = "labels of held_out subjects are test rows, and all others, also of tuning, training rows"
+    how = "labels of held_out subjects are test rows, all others (including tuning) training rows"
     return held_out, [f"{text}; {how} (--splits ignore draws test rows)"]
 
 
 def explained_labels(source: Source) -> pd.DataFrame:
-    """Return the labels that cannot be right, see `label_faults`; raise `BadInput` for tables."""
+    """Return the labels that cannot be right (see `label_faults`); `BadInput` for tables."""
     location = Location.at(source.data, source.gaps)
     found = recognise(Given(location, source.target, source.labels), source.format)
     if found.kind != "events" or source.labels is None:
@@ -111,11 +111,11 @@ def explained_labels(source: Source) -> pd.DataFrame:
 def read_event_rows(
     data: str, labels: str, found: Format, location: Location, training: EventRows
 ) -> tuple[EventRows, list[str]]:
-    """Read events and the rows to predict, without classes, and return them with notes.
+    """Read events and the rows to predict, without classes; return the rows and notes.
 
-    Times at midnight are dates if they were dates in training. A row with only its birth and static
-    facts up to its time has no events. New data has its own table of codes; fitted estimators keep
-    the table they learned.
+    Times at midnight are dates if they were dates in training. A row whose patient has only a birth
+    and static events up to the prediction time counts as a row without events. The new data has its
+    own table of codes; fitted estimators keep the table they learned.
 
     Raises:
         BadInput: If the data cannot be read.
@@ -136,20 +136,20 @@ def read_event_rows(
     if is_empty.any():
         example = made.rows["subject_id"][is_empty].iloc[0]
         ignored.append(
-            f"{is_empty.sum()} of {len(rows)} rows to predict have no event of their patient at or "
-            f"before their time (birth aside), for instance patient {example}; they get the prior "
-            "of the training rows"
+            f"{is_empty.sum()} of {len(rows)} rows to predict have no event up to their prediction "
+            f"time (apart from birth), such as patient {example}; their prediction is the base "
+            "rate of the training rows"
         )
     return made, [*notes, *ignored]
 
 
 def _refuse_columns(source: Source) -> None:
-    """Raise `BadInput` if an option that names a column of a table is used with events."""
+    """Raise `BadInput` if events are read with an option that is for columns of tables."""
     for option in ("group", "drop", "categorical"):
         if getattr(source, option):
             why = "; rows of a patient always stay in one fold" if option == "group" else ""
             raise BadInput(
-                f"--{option} names a column of a table, and {source.data} holds events{why}"
+                f"--{option} is for columns of tables, but {source.data} holds events{why}"
             )
 
 
@@ -189,7 +189,7 @@ def events_dataset(  # noqa: PLR0917
             raise BadInput(text, remedy="correct the labels, which --explain-labels lists")
         faults.append(f"{text} (--explain-labels lists them)")
     if not (has_events := X.start < X.stop).all():
-        faults.append(f"{(~has_events).sum()} labels without events are left out")
+        faults.append(f"left out: {(~has_events).sum()} labels without events")
         X = EventRows.build(events, rows[has_events].reset_index(drop=True), code_table)
         target = target[has_events].reset_index(drop=True)
         is_test = None if is_test is None else is_test[has_events]
@@ -224,23 +224,23 @@ def _labels_location(source: Source, labels: str) -> Location:
     below = Location.at(source.data, source.gaps).below(labels)
     if below.exists():
         return below
-    raise BadInput(f"there are no labels at {labels}, as given or below {source.data}")
+    raise BadInput(f"there are no labels at {labels}, neither as given nor below {source.data}")
 
 
 _HALF = 0.5
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
-"""Names that `sklearn:NAME` accepts; the column to predict is `target`."""
+"""Names accepted in `sklearn:NAME`; the column to predict is `target`."""
 
 
 def bundled_table(name: str) -> pd.DataFrame:
-    """Return the features and the column `target`.
+    """Return a data set of scikit-learn: its features, and the column `target`.
 
     Raises:
         BadInput: If the data set has several targets.
-        UnknownName: If scikit-learn has no such set.
+        UnknownName: If there is no such data set.
     """
     if name == "linnerud":
-        raise BadInput("sklearn:linnerud has three targets; a study predicts one")
+        raise BadInput("sklearn:linnerud has three targets, but a study predicts only one")
     if name not in BUNDLED:
         raise UnknownName("data set of scikit-learn", name, BUNDLED)
     return getattr(datasets, f"load_{name}")(as_frame=True).frame
@@ -252,10 +252,10 @@ _BUNDLED = "sklearn:"
 
 
 def read_source(source: Source) -> Dataset:
-    """Read and check a data set.
+    """Read a data set, and check its values.
 
     Raises:
-        BadInput: If the source cannot be used; the message has the remedy.
+        BadInput: If the source cannot be used; the message has a remedy.
         UnknownName: If there is no such cohort, bundled set or format.
     """
     if source.format is not None:
@@ -264,8 +264,8 @@ def read_source(source: Source) -> Dataset:
         return _read_cohort(source)
     if source.data.startswith(FRAME):
         raise BadInput(
-            f"{source.data} was a DataFrame in the memory of another process, and only the studies "
-            "of this DataFrame have a copy; pass the DataFrame again, or save it and pass the file"
+            f"{source.data} was a DataFrame in the memory of another process, and only its own "
+            "studies have a copy; pass the DataFrame again, or save it and name the file"
         )
     if source.data.startswith(_BUNDLED):
         name = source.data.removeprefix(_BUNDLED)
@@ -287,14 +287,14 @@ def read_features(
     chosen: str | None = None,
     gaps: tuple[str, ...] = GAPS,
 ) -> pd.DataFrame | EventRows:
-    """Read rows to predict: a table as in its file, or events with the rows of `labels`.
+    """Read rows to predict: a table, or the rows of `labels` with their events.
 
     Args:
         data: File or folder, in any format of the training data's kind.
-        labels: Patients and prediction times, for events only; classes are not needed.
+        labels: Table of patients and prediction times, for events only; needs no classes.
         training: The training data.
-        chosen: The format; None to detect it.
-        gaps: Texts that count as missing.
+        chosen: Name of the format; None to detect the format.
+        gaps: Strings that count as missing.
 
     Raises:
         BadInput: If the data cannot be read.
@@ -319,7 +319,7 @@ def read_features(
         raise BadInput(f"there is no file or folder {data}")
     if labels is None:
         raise BadInput(
-            f"{data} holds events: name the patients and times to predict with --labels FILE "
+            f"{data} holds events, so name the patients and times to predict with --labels FILE "
             "(columns patient and prediction time)"
         )
     found = recognise(Given(location, labels=labels), chosen)
@@ -334,7 +334,7 @@ def read_features(
 def _read_cohort(source: Source) -> Dataset:
     if source.test is not None:
         raise BadInput(
-            f"{source.data} is generated, so --test does not apply; hold rows out with --test-size"
+            f"{source.data} is generated, so --test does not apply; hold out rows with --test-size"
         )
     _refuse_columns(source)
     name = source.data.removeprefix(_COHORT)
@@ -345,17 +345,17 @@ def _read_cohort(source: Source) -> Dataset:
 
 
 def label_faults(X: EventRows, target: pd.Series) -> pd.DataFrame:
-    """Return the labels that cannot be right, once for each fault.
+    """Return the labels that cannot be right, once per fault.
 
-    A time in the future is no fault if most events are later than today, because dates that were
-    shifted to protect patients are.
+    If most events are in the future, as in data with dates shifted to protect patients, labels in
+    the future are no fault.
 
     Args:
         X: The events and the n rows of the labels.
-        target: Classes or numbers of the rows, shape (n,), with rows numbered from 0.
+        target: Class of each row, or number to predict, shape (n,), with rows numbered from 0.
 
     Returns:
-        Columns subject_id, prediction_time, label and fault; the index has positions of rows.
+        Columns subject_id, prediction_time, label and fault; the index has the positions of rows.
     """
     rows, patients = X.rows, X.rows["subject_id"].astype(object)
     times = rows["prediction_time"].to_numpy()
@@ -372,7 +372,7 @@ def label_faults(X: EventRows, target: pd.Series) -> pd.DataFrame:
         is_future[:] = False
     found = {
         "of patients without any event": is_unknown,
-        "without an event up to their time (birth aside)": is_empty & ~is_unknown,
+        "without an event up to their time (apart from birth)": is_empty & ~is_unknown,
         "that contradict another label of their patient and time": is_other,
         "before the birth of their patient": times < _first_times(X, patients, "MEDS_BIRTH"),
         "after the death of their patient": times > _first_times(X, patients, "MEDS_DEATH"),
@@ -384,7 +384,7 @@ def label_faults(X: EventRows, target: pd.Series) -> pd.DataFrame:
 
 
 def _first_times(X: EventRows, patients: pd.Series, code: str) -> NDArray[np.datetime64]:
-    """Return the time of the first event with a code of each row's patient, shape (n,)."""
+    """Return the time of the first event with this code, for each row's patient, shape (n,)."""
     is_code = np.array([name.split("//")[0] == code for name in X.codes], dtype=bool)
     events = X.events[is_code[X.events["code"].cat.codes.to_numpy()]]
     first = events["time"].groupby(events["subject_id"].astype(object)).min()

@@ -1,7 +1,8 @@
-"""Reading of table rows as the study learned the columns, each row independent of the others.
+"""Reader of table rows: reads each row as the study learned the columns.
 
-A cell means the same in a CSV file, a Parquet file and a DataFrame, whatever the other rows. The
-reader is the first step of an exported model, so it needs only numpy, pandas and scikit-learn.
+A cell means the same in a CSV file, a Parquet file and a DataFrame, and does not depend on other
+rows. The reader is the first step of an exported model, so it needs only numpy, pandas and
+scikit-learn.
 """
 
 import re
@@ -27,7 +28,7 @@ Kind = Literal["number", "category", "date", "duration", "text"]
 Values = NDArray[np.float64]
 
 MOST = 1e32
-"""Numbers beyond this one are gaps: they stand for no data, and overflow 32-bit floats."""
+"""Larger numbers count as missing: they are placeholders, and overflow 32-bit floats."""
 _ISO = (
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?)?"
 )
@@ -47,17 +48,17 @@ _DATE_PARTS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class UnreadableRows(ValueError):  # noqa: N818 - the name states the fault
-    """Cells of new rows do not have the kind that the study learned."""
+    """Cells of new rows are not of the kind that the study learned."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableCell:
-    """A cell that does not have the kind that the study learned.
+    """A cell that is not of the kind that the study learned.
 
     Attributes:
         row: Position of the cell's row, from 0.
         column: Name of the cell's column.
-        value: Value of the cell.
+        value: The cell's value.
         expected: Description of the values that the column accepts.
     """
 
@@ -68,7 +69,7 @@ class UnreadableCell:
 
 
 def unreadable_text(cells: Sequence[UnreadableCell], where: str) -> str:
-    """Return the message about cells that cannot be read; rows count from 1."""
+    """Return the message about unreadable cells; rows are counted from 1."""
     first, n_rows = min(cells, key=lambda cell: cell.row), len({cell.row for cell in cells})
     more = f"; {n_rows} rows in all cannot be read" if n_rows > 1 else ""
     return (
@@ -79,17 +80,18 @@ def unreadable_text(cells: Sequence[UnreadableCell], where: str) -> str:
 
 @dataclass(frozen=True)
 class LearnedColumn:
-    """A column as the study learned it.
+    """What the study learned about a column.
 
     Attributes:
         name: Name of the column.
         kind: Kind of the values.
-        format: Format of dates in texts, for `strptime`; empty for ISO 8601.
+        format: Format of dates written as strings, for `strptime`; empty for ISO 8601.
         has_clock: Whether dates have a time of day.
-        n_words: Number of columns into which the words of a text are hashed.
-        notations: Notations of numbers in texts, apart from the one of programs if it is empty. A
-            text that is another number in each is unreadable.
-        known: Values of a category, as texts.
+        n_words: Number of features into which the words of a free text are hashed.
+        notations: Notations of numbers written as strings; if empty, numbers are written as
+            programs write them. A string is unreadable if two notations read it as different
+            numbers.
+        known: Values of a category, as strings.
     """
 
     name: str
@@ -102,7 +104,7 @@ class LearnedColumn:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features that the column becomes."""
+        """Names of the features made from the column."""
         if self.kind == "date":
             clock = ("hour",) if self.has_clock else ()
             return tuple(f"{self.name}.{part}" for part in ("days", *_DATE_PARTS, *clock))
@@ -114,9 +116,9 @@ class LearnedColumn:
 
     @property
     def expected(self) -> str:
-        """Readable description of the accepted values."""
+        """Description of the accepted values for messages."""
         if self.kind == "date":
-            return f"dates written as {self.format or 'ISO 8601 does, such as 2024-05-01'}"
+            return f"dates in {self.format or 'ISO 8601, such as 2024-05-01'}"
         if self.notations:
             return " or ".join(f"numbers{notation.text}" for notation in self.notations)
         return {"number": "finite numbers", "duration": "durations such as 1 days 02:30:00"}.get(
@@ -125,16 +127,16 @@ class LearnedColumn:
 
 
 class RowReader(TransformerMixin, BaseEstimator):
-    """Turns a user's rows into the columns that models of a study learn from.
+    """Transformer of a user's rows into the features that a study's models learn from.
 
     Truth values become 1 and 0. A date becomes days since 1970 and calendar parts, in UTC. A
-    duration becomes seconds; numbers in its column count as seconds. A text becomes its number of
-    words and hashed words (Weinberger et al. 2009). A category becomes its text in training.
-    Unknown columns are ignored.
+    duration becomes seconds; numbers in a column of durations count as seconds. A free text becomes
+    its number of words, and hashed words (Weinberger et al. 2009). A category becomes the string it
+    was in training. Unknown columns are ignored.
 
     Args:
         columns: The columns, in the order of the features.
-        missing: Texts that count as gaps, in addition to the empty text.
+        missing: Strings that count as missing, in addition to the empty string.
     """
 
     def __init__(
@@ -146,7 +148,8 @@ class RowReader(TransformerMixin, BaseEstimator):
     def of(cls, X: pd.DataFrame) -> Self:
         """Return the reader for features that need no conversion: numbers and categories.
 
-        A known category that looks like a gap stays one: earlier versions learned such categories.
+        A known category such as "NA" stays a category, because earlier versions learned such
+        categories.
         """
         columns = [
             LearnedColumn(str(name), "category", known=tuple(X[name].cat.categories))
@@ -159,7 +162,7 @@ class RowReader(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], X: pd.DataFrame) -> Self:
-        """Return the inverse of `to_json`, with the categories of the training rows."""
+        """Return the reader that `to_json` described, with the categories of the training rows."""
         # msgspec would leave an object on the class that an exported model cannot carry.
         known = {name: tuple(X[name].cat.categories) for name in X.select_dtypes("category")}
         columns = list[LearnedColumn]()
@@ -170,7 +173,7 @@ class RowReader(TransformerMixin, BaseEstimator):
         return cls(tuple(columns), tuple(document["missing"]))
 
     def with_notations(self, other: Self | None) -> Self:
-        """Return a reader with the notations of this and another reader; without other, of none."""
+        """Return a reader with the notations of both readers; if `other` is None, with plain."""
         plain = (Notation(),)
         known = {c.name: c.notations or plain for c in other.columns} if other else {}
         columns = list[LearnedColumn]()
@@ -181,7 +184,7 @@ class RowReader(TransformerMixin, BaseEstimator):
         return type(self)(tuple(columns), self.missing)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values, without the categories, which can be found in the training rows."""
+        """Return the reader as JSON values, without categories, which the training rows have."""
         columns = [asdict(column) for column in self.columns]
         for column in columns:
             del column["known"]
@@ -194,12 +197,12 @@ class RowReader(TransformerMixin, BaseEstimator):
 
     @property
     def texts(self) -> list[str]:
-        """Names of the columns to read as texts from a CSV file."""
+        """Names of the columns to read as strings from a CSV file."""
         return [c.name for c in self.columns if c.kind != "number" or c.notations]
 
     @property
     def is_plain(self) -> bool:
-        """Whether the reader is one that `of` could return."""
+        """Whether `of` could return this reader."""
         kinds = {column.kind for column in self.columns}
         has_notations = any(column.notations for column in self.columns)
         is_usual = set(self.missing) == set(GAPS) and not has_notations
@@ -227,10 +230,11 @@ class RowReader(TransformerMixin, BaseEstimator):
         return np.array([name for c in self.columns for name in c.features], dtype=object)
 
     def transform(self, X: Any) -> pd.DataFrame:
-        """Return n rows (a DataFrame, or an array (n, d) in column order) as models learned them.
+        """Return the features of n rows: a DataFrame, or an array (n, d) in column order.
 
         Raises:
-            UnreadableRows: If a cell does not have the learned kind; has row, column and value.
+            UnreadableRows: If a cell is not of the learned kind; the message has row, column and
+                value.
             ValueError: If a column is missing.
         """
         X = as_pandas(X)
@@ -242,9 +246,9 @@ class RowReader(TransformerMixin, BaseEstimator):
         return read
 
     def read(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[UnreadableCell]]:
-        """Return n rows as models learned them, and the unreadable cells, which become gaps.
+        """Return the features of n rows, and the unreadable cells, which become missing values.
 
-        Columns may be in any order, and may be replaced by the features that they become.
+        Columns may be in any order. A column may be replaced by the features made from it.
 
         Raises:
             ValueError: If a column is missing.
@@ -270,7 +274,7 @@ class RowReader(TransformerMixin, BaseEstimator):
 
 
 def as_pandas(values: Any) -> Any:
-    """Return a frame or column of any library as a pandas object, and other values unchanged."""
+    """Return a frame or column of any library as a pandas object; other values are unchanged."""
     if isinstance(values, pd.DataFrame | pd.Series | np.ndarray | list | tuple):
         return values
     with suppress(ImportError):  # exported models also predict where narwhals is not installed
@@ -289,11 +293,11 @@ def as_pandas(values: Any) -> Any:
 
 
 EXACT = 2**53
-"""Whole numbers up to this one have a float of their own."""
+"""Largest whole number up to which floats are exact."""
 
 
 def plain_column(column: pd.Series) -> pd.Series:
-    """Return a column whose type does not depend on its library, or on the unit of its dates."""
+    """Return a column in a type that depends neither on its library nor on the unit of dates."""
     kind: Any = column.dtype
     if isinstance(kind, pd.ArrowDtype):
         cells = column.array.__arrow_array__()
@@ -313,7 +317,7 @@ def plain_column(column: pd.Series) -> pd.Series:
 
 
 def joined_name(name: Any) -> str:
-    """Return the name of a column as a text, with its levels joined."""
+    """Return the name of a column as a string, with its levels joined."""
     return "_".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
 
 
@@ -322,7 +326,7 @@ Read = tuple[dict[str, Any], NDArray[np.bool_]]
 
 
 def is_gap(column: pd.Series, missing: Collection[str]) -> NDArray[np.bool_]:
-    """Return whether each cell is a gap: empty or in `missing`, where "9" matches numbers too."""
+    """Return whether each cell is missing: empty or in `missing`; "9" also matches the number 9."""
     kind, empty = column.dtype, column.isna().to_numpy(dtype=bool, copy=True)
     texts = {"", *missing}
     numbers = {float(text) for text in texts if PLAIN.fullmatch(text)}
@@ -347,13 +351,13 @@ def is_gap(column: pd.Series, missing: Collection[str]) -> NDArray[np.bool_]:
 
 
 def without_gaps(column: pd.Series, missing: Collection[str]) -> pd.Series:
-    """Return a column whose gaps are empty cells."""
+    """Return a column with missing values as empty cells."""
     gap = is_gap(column, missing)
     return column.mask(gap) if gap.any() else column
 
 
 def _numbers(column: pd.Series, learned: LearnedColumn, missing: Collection[str]) -> Read:
-    """Read numbers, or durations in seconds; cells that become infinite are unreadable."""
+    """Read numbers, or durations in seconds; cells that are neither are unreadable."""
     gap, kind, is_duration = is_gap(column, missing), column.dtype, learned.kind == "duration"
     values, is_bad = np.full(len(column), np.nan), np.zeros(len(column), dtype=bool)
     if is_duration and pd.api.types.is_timedelta64_dtype(kind):
@@ -370,7 +374,7 @@ def _numbers(column: pd.Series, learned: LearnedColumn, missing: Collection[str]
 
 
 def seconds_of(value: Any) -> float:
-    """Return a duration in seconds, or a time of day since midnight; infinity if it is neither."""
+    """Return a duration, or a time of day since midnight, in seconds; infinity for other values."""
     if isinstance(value, time):
         value = str(value.replace(tzinfo=None))
     if isinstance(value, str) and not re.fullmatch(_DURATION, value := value.strip()):
@@ -385,7 +389,7 @@ def _categories(column: pd.Series, learned: LearnedColumn, missing: Collection[s
     if column.dtype == object:
         number, values = pd.factorize(there.map(category).astype(object))
         texts = [*values]
-    else:  # of one type, so equal values are the same value
+    else:  # all values have one type, so equal values have equal strings
         number, values = pd.factorize(there)
         texts = [category(value) for value in values]
     names = sorted(set(texts))
@@ -397,7 +401,7 @@ def _categories(column: pd.Series, learned: LearnedColumn, missing: Collection[s
 
 
 def with_exact_floats(column: pd.Series) -> pd.Series:
-    """Return a column with 16-bit or 32-bit floats as the 64-bit floats of their shortest text."""
+    """Convert 16-bit or 32-bit floats to the 64-bit floats with the same shortest decimal."""
     kind = str(column.dtype).lower()
     if kind.startswith(("float32", "float16", "float[", "halffloat")):
         return column.map(lambda value: float(str(np.float32(value))), na_action="ignore")
@@ -405,7 +409,7 @@ def with_exact_floats(column: pd.Series) -> pd.Series:
 
 
 def category_texts(column: pd.Series) -> pd.Series:
-    """Return category values as texts, with gaps kept; if all are whole, 1.0 becomes `1`."""
+    """Return category values as strings; 1.0 becomes `1` if all are whole. Missing values stay."""
     if pd.api.types.is_datetime64_any_dtype(column):
         return column.astype(str).astype(object).where(column.notna(), None)
     if pd.api.types.is_float_dtype(column):
@@ -418,9 +422,9 @@ def category_texts(column: pd.Series) -> pd.Series:
 
 
 def without_point_zero(texts: pd.Series) -> pd.Series:
-    """Drop the `.0` that a table with gaps adds to all whole numbers.
+    """Drop the `.0` that a table with missing values adds to whole numbers.
 
-    If any code lacks this ending, all codes stay: `250.0` and `250` may be different codes.
+    If any code lacks the `.0`, all codes stay unchanged: `250.0` and `250` may be different codes.
     """
     there = texts.dropna().astype("string")
     if len(there) and bool(there.str.fullmatch(_WITH_POINT_ZERO).all()):
@@ -429,11 +433,11 @@ def without_point_zero(texts: pd.Series) -> pd.Series:
 
 
 def _category_finder(known: Sequence[str]) -> Callable[[Any], str]:
-    """Return a function that finds the category of a value which is written differently.
+    """Return a function that finds the known category of a value, even if spelled differently.
 
-    A file with a gap writes 1 as 1.0, pandas reads 00501 as 501, and other programs write true for
-    True, or a date with its midnight. If a single known category has the same meaning as such a
-    value, the value becomes that category. An unknown value stays as it is written.
+    A file with missing values writes 1 as 1.0, pandas reads 00501 as 501, and other programs write
+    true for True, or append midnight to a date. If exactly one known category has the same meaning
+    as such a value, the value becomes this category. Other values stay as written.
     """
     texts = frozenset(known)
 
@@ -452,7 +456,7 @@ def _category_finder(known: Sequence[str]) -> Callable[[Any], str]:
             return text
         meaning = _meaning(value)
         same = by_meaning().get(meaning, [])
-        if not isinstance(value, str):  # as a text, 250.0 may be another code than 250.00
+        if not isinstance(value, str):  # the strings 250.0 and 250.00 may be different codes
             same = [*same, *by_meaning().get(("decimal", meaning), [])]
         return same[0] if len(same) == 1 else text
 
@@ -460,9 +464,9 @@ def _category_finder(known: Sequence[str]) -> Callable[[Any], str]:
 
 
 def _meaning(value: Any) -> Any:
-    """Return the same value for all spellings of a number, truth value or date.
+    """Return one value for all spellings of a number, truth value or date.
 
-    Other texts than whole numbers, such as 250.00 and 1E5, may be codes and stay texts.
+    Strings such as 250.00 and 1E5 may be codes, so only whole numbers are converted.
     """
     text = value.strip() if isinstance(value, str) else ""
     is_number = text in TRUTHS or re.fullmatch(_WHOLE, text) if text else True
@@ -494,7 +498,8 @@ def utc_of(
 ) -> tuple["pd.Series[Any]", NDArray[np.bool_]]:
     """Return dates in UTC to the microsecond, and whether each cell is unreadable.
 
-    `written` is a `strptime` format of texts, empty for ISO 8601; texts in `missing` are gaps.
+    `written` is the `strptime` format of strings, empty for ISO 8601. Strings in `missing` are not
+    read.
     """
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
@@ -518,7 +523,7 @@ def utc_of(
 
 
 def naive_utc(times: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return times in UTC to the microsecond, without their time zone."""
+    """Convert times to UTC, to the microsecond, and drop their time zone."""
     return pd.to_datetime(times, utc=True).dt.tz_localize(None).astype("datetime64[us]")
 
 

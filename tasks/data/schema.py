@@ -1,9 +1,10 @@
-"""The kind of each column of a table, learned once: numbers, categories, dates, durations, texts.
+"""The kind of each column of a table, learned once: number, category, date, duration, free text.
 
-`RowReader` then reads the rows of the table, and all later rows, by these kinds.
+`RowReader` reads the rows of the table, and all later rows, by these kinds.
 
-Folds that look forward in time need the times of rows: dates, years, seconds since 1970, or numbers
-that give an order. The column of the times is not a feature. `Times` are of events and labels.
+Folds that look forward in time need the time of each row (`row_times`): a date, a year, seconds
+since 1970, or a number that defines an order. The time column is not a feature. `Times` has the
+times of events and labels.
 """
 
 import logging
@@ -45,29 +46,30 @@ from prefect_tune.tasks.data.source import GAPS
 
 _LOGGER = logging.getLogger(__name__)
 TEXT_VALUES = 100
-"""A column of texts with more values than this, most of them distinct, is not categorical."""
+"""String columns with more distinct values, and mostly distinct ones, are not categorical.
+"""
 TEXT_SHARE = 0.5
 _IDENTIFIER_SHARE = 0.95
-"""A column of single words with a larger share of distinct values only names the rows."""
+"""A column of single words with a larger share of distinct values only identifies rows."""
 _FEW_ROWS = 20
-"""In a column of more rows than this, distinct whole numbers may only name the rows."""
+"""In a column of more rows than this, distinct whole numbers may only identify rows."""
 _MOST_HASHED, _ALL_HASHED, _LEAST_HASHED = 128, 256, 16
-"""Columns of hashed words: most for one text, most for all texts, and fewest for one of many."""
+"""Columns of hashed words: most for one text column, most for all, and fewest for one of many."""
 _HASHED_CELLS = 50_000_000
-"""Most cells of hashed words in a table (400 MB), unless earlier studies of a series need more."""
+"""Most cells of hashed words in a table (400 MB), unless earlier studies of a series used more."""
 _TEXT_WORDS = 2
-"""Least average number of words in the values of a free text."""
+"""Least average number of words per value of a free-text column."""
 _PROBED = 1_000
-"""Values inspected to distinguish texts from names, and lists from single values."""
+"""Values inspected to distinguish free text from names, and lists from single values."""
 _DATE_LIKE = re.compile(r"\d{1,4}[-./ ](?:\d{1,2}|[A-Za-z]{3})[-./ ]\d{1,4}(?:[T ].*)?")
 _LONG_YEARS = ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
 _OTHER_DAYS = ("%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%b-%Y", "%d %b %Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 DATE_FORMATS = tuple(day + clock for day in (*_LONG_YEARS, *_OTHER_DAYS) for clock in _CLOCKS)
-"""Formats of dates in texts, apart from ISO 8601."""
+"""Formats of dates written as strings, apart from ISO 8601."""
 
 
-def features_of(  # noqa: PLR0917 - what options say of columns
+def features_of(  # noqa: PLR0917 - options for columns
     frame: pd.DataFrame,
     drop: Sequence[str],
     categorical: Sequence[str],
@@ -80,19 +82,21 @@ def features_of(  # noqa: PLR0917 - what options say of columns
 
     Args:
         frame: The table without its target.
-        drop: Columns to skip.
-        categorical: Columns to treat as categories, whatever their values.
+        drop: Columns to leave out.
+        categorical: Columns to treat as categories, regardless of their values.
         where: Name of the table in messages.
-        missing: Texts that count as gaps.
-        whole: Columns that must stay one column, because a constraint takes its groups from them.
-        texts: Columns of texts in earlier studies of a series, which keep their kind: names, and
-            numbers of hashed words, 0 for categories.
+        missing: Strings that count as missing.
+        whole: Columns that must become a single feature, because they define groups of a
+            constraint.
+        texts: String columns of earlier studies of a series, which keep their kind: names, with
+            numbers of hashed words (0 for categories).
 
     Returns:
         The features in canonical form, the reader of such rows, and notes for the user.
 
     Raises:
-        BadInput: If a named column is missing, or if none is left.
+        BadInput: If a named column is missing, if no column is left, or if features of two columns
+            would have the same name.
     """
     for named in (*drop, *categorical):
         need_column(named, frame.columns, where)
@@ -119,7 +123,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
             types = sorted({type(value).__name__ for value in column})
             if len(types) > 1:
                 held = " and ".join(types)
-                notes.append(f"column {name} holds values of type {held}, taken as texts")
+                notes.append(f"column {name} holds values of type {held}, read as strings")
     if not columns:
         why = "".join(f"; {', '.join(names)}: {reason}" for reason, names in left_out.items())
         raise BadInput(f"{where} has no column left to learn from{why}")
@@ -134,8 +138,8 @@ def features_of(  # noqa: PLR0917 - what options say of columns
     if features.has_duplicates:
         doubled = features[features.duplicated()][0]
         raise BadInput(
-            f"{where} has a column {doubled!r}, which is the name of a part of another column's "
-            "dates or texts; rename it"
+            f"{where} has a column {doubled!r}, and another column of dates or free text needs "
+            f"this name for one of its features; rename the column {doubled!r}"
         )
     X, _ = reader.read(frame)
     notes += [f"left out: {shown_columns(names)} ({why})" for why, names in left_out.items()]
@@ -144,7 +148,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
 
 
 def _notes(frame: pd.DataFrame, X: pd.DataFrame, reader: RowReader) -> Iterator[str]:
-    """Yield notes on the kinds of columns that the user may want to have treated differently."""
+    """Yield notes on columns that the user may want to treat differently."""
     alike: dict[str | Notation, list[str]] = {}
     for column in reader.columns:
         name = column.name
@@ -162,7 +166,7 @@ def _notes(frame: pd.DataFrame, X: pd.DataFrame, reader: RowReader) -> Iterator[
         numbers = X[name].to_numpy()
         if (
             len(numbers) > _FEW_ROWS
-            and all(  # most others show it in the first numbers
+            and all(  # the first numbers rule out most columns quickly
                 (part % 1 == 0).all() and len(np.unique(part)) == len(part)
                 for part in (numbers[:_PROBED], numbers)
             )
@@ -179,7 +183,7 @@ def _notes(frame: pd.DataFrame, X: pd.DataFrame, reader: RowReader) -> Iterator[
 _BECAME = {
     "date": "read as dates, in UTC: days since 1970 and calendar parts",
     "duration": "read as durations, in seconds",
-    "text": "read as free text: the number of words, and hashed words",
+    "text": "read as free text: number of words, and hashed words",
 }
 
 
@@ -193,15 +197,15 @@ def _huge_notes(
             n_lost = (X[name].isna().to_numpy() & ~is_gap(frame[name], reader.missing)).sum()
             if n_huge := n_lost - sum(cell.column == name for cell in cells):
                 yield (
-                    f"column {name}: infinite numbers and those beyond {MOST:g} count as missing "
+                    f"column {name}: infinite numbers and numbers beyond {MOST:g} count as missing "
                     f"({n_huge} of {len(frame)})"
                 )
 
 
 def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list[str]]:
-    """Return the kind of a column of values without gaps, or why to skip it, and notes on texts.
+    """Return the kind of a column without missing values, or why to skip it, and notes.
 
-    `decimal` is the decimal mark in texts of the table, if they decide it.
+    `decimal` is the decimal mark of numbers in the table's strings; empty if unknown.
     """
     name, kind = str(column.name), column.dtype
     if not len(column) or pd.api.types.is_complex_dtype(kind):
@@ -234,9 +238,9 @@ def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list
         if np.mean([len(text.split()) for text in values.iloc[:_PROBED]]) >= _TEXT_WORDS:
             learned = LearnedColumn(name, "text")
         elif share > _IDENTIFIER_SHARE and isinstance(numbers, NoNumbers):
-            return f"{numbers.within(column)}; --categorical keeps them as texts", []
+            return f"{numbers.within(column)}; --categorical keeps them as strings", []
         elif share > _IDENTIFIER_SHARE:
-            learned = "a different text in almost every row; --categorical keeps it"
+            learned = "a different string in almost every row; --categorical keeps it"
     learned, notes = learned or _category(column), list[str]()
     if isinstance(numbers, NoNumbers):
         notes = [f"column {name} holds {numbers.within(column)}, so it is not read as numbers"]
@@ -250,13 +254,13 @@ def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list
         if strays:
             notes.append(
                 f"column {name} holds numbers and other values, such as {strays[0]!r}, so it is "
-                f"taken as texts; if that is a gap, name it with --na-values {quote(strays[0])}"
+                f"read as strings; if that means missing, add --na-values {quote(strays[0])}"
             )
     return learned, notes
 
 
 def _are_dates(texts: pd.Series) -> dict[str, NDArray[np.bool_]]:
-    """Return which texts are dates, by format; an empty format is ISO 8601."""
+    """Return which strings are dates, by format; the empty format is ISO 8601."""
     if not _DATE_LIKE.fullmatch(str(texts.iloc[0]).strip()):
         return {}
     found = {"": ~utc_of(texts.reset_index(drop=True), "", ())[1]}
@@ -273,10 +277,10 @@ def _are_dates(texts: pd.Series) -> dict[str, NDArray[np.bool_]]:
 def _date_notes(
     texts: pd.Series, are_dates: Mapping[str, NDArray[np.bool_]], formats: Sequence[str]
 ) -> Iterator[str]:
-    """Yield a note on distinct texts with dates that do not make a column of dates."""
-    how = "so it is taken as texts; write them as 2024-12-31"
+    """Yield a note if distinct strings hold dates, but the column is not read as dates."""
+    how = "so it is read as strings; write dates like 2024-12-31"
     if formats:
-        yield f"column {texts.name} may hold dates, but day and month may be in either order, {how}"
+        yield f"column {texts.name} may hold dates, but the order of day and month is open, {how}"
     elif are_dates and np.any([*are_dates.values()], axis=0).mean() >= LEAST_SHARE:
         most = max(are_dates.values(), key=np.sum)
         other = texts[~most]
@@ -290,7 +294,7 @@ _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, bytes)
 
 
 def _refuse_strays(values: pd.Series, no_numbers: Sequence[str]) -> None:
-    """Refuse texts that are numbers or dates, except for a few slips or spellings of a gap."""
+    """Refuse strings if nearly all are numbers or dates; the others are probably typing errors."""
     is_date = ~utc_of(values.reset_index(drop=True), "", ())[1]
     no_dates = values[~is_date] if is_date.mean() >= LEAST_SHARE else values.iloc[:0]
     for what, strays in (("numbers", values[values.isin(no_numbers)]), ("dates", no_dates)):
@@ -299,8 +303,8 @@ def _refuse_strays(values: pd.Series, no_numbers: Sequence[str]) -> None:
             raise BadInput(
                 f"column {values.name!r} holds {what} and {len(strays)} other values, such as "
                 f"{first!r} in row {strays.index[0] + 1}",
-                remedy=f"say that it is a gap with --na-values {quote(first)}, or take all values "
-                f"as categories with --categorical {quote(str(values.name))}",
+                remedy=f"if {first!r} means missing, add --na-values {quote(first)}; to treat the "
+                f"column as categorical, add --categorical {quote(str(values.name))}",
             )
 
 
@@ -312,7 +316,7 @@ def _holds_numbers(column: pd.Series) -> bool:
 
 
 NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal", "boolean"}
-"""Types that pandas infers for objects that are numbers or truth values."""
+"""Types that pandas infers for columns of objects that are numbers or truth values."""
 
 
 def _category(column: pd.Series) -> LearnedColumn:
@@ -333,7 +337,8 @@ def like_training(
     """Return new rows as the study learned its columns.
 
     Raises:
-        BadInput: If a column is missing, or a cell is not of the learned kind (with its row).
+        BadInput: If a column is missing, or if a cell is not of the learned kind; the message names
+            the cell's row.
     """
     X, cells = read_rows(frame, reader, where)
     if cells:
@@ -358,14 +363,14 @@ def read_rows(
         _LOGGER.warning(note)
     for name, values in unseen_values(X, reader).items():
         _LOGGER.warning(
-            f"column {name}: {len(values)} of {X[name].notna().sum()} values were not there in "
-            f"training, such as {values.iloc[0]!r} in row {values.index[0] + 1}"
+            f"column {name}: {len(values)} of {X[name].notna().sum()} values did not occur in the "
+            f"training data, such as {values.iloc[0]!r} in row {values.index[0] + 1}"
         )
     return canonical(X), cells
 
 
 def unseen_values(X: pd.DataFrame, reader: RowReader) -> dict[str, pd.Series]:
-    """Return the categories of new rows, as read, that training rows lack, by column."""
+    """Return, by column, the values of new rows that are not categories of the training rows."""
     found = {}
     for column in reader.columns:
         if column.kind == "category" and column.name in X:
@@ -379,19 +384,20 @@ RowTimes = NDArray[np.datetime64] | NDArray[np.float64]
 """Times of n rows, shape (n,): UTC to the microsecond, or numbers without a unit."""
 
 _FORMATS = ("", "%Y-%m", *DATE_FORMATS)
-"""Formats of times in texts; an empty one is ISO 8601."""
+"""Formats of times written as strings; the empty format is ISO 8601."""
 _SHOWN = 3
 """Most bad values that a message names."""
 _YEARS, _DAYS = (1000, 2999), (1000_01_01, 2999_12_31)
-"""Whole numbers that are years, and dates such as 20240501."""
+"""Ranges of whole numbers that are read as years, and as dates such as 20240501."""
 _SINCE_1970 = {"s": (1e8, 1e-6), "ms": (1e11, 1e-3), "us": (1e14, 1.0), "ns": (1e17, 1e3)}
-"""Units of numbers since 1970: least of the largest number in a column, and the microseconds."""
+"""Units of time since 1970: least value of a column's maximum, and microseconds per unit."""
 
 
 def row_times(column: pd.Series, where: str, missing: Sequence[str] = GAPS) -> tuple[RowTimes, str]:
-    """Return the time of each row, and how the values were read.
+    """Return the time of each row, and a description of how the values were read.
 
-    Raises `BadInput`, with values and rows counted from 1, if a time is missing or does not parse.
+    Raises `BadInput` if a time is missing or does not parse. The message has values and rows,
+    counted from 1.
     """
     column = column.reset_index(drop=True)
     gap = is_gap(column, missing)
@@ -401,7 +407,7 @@ def row_times(column: pd.Series, where: str, missing: Sequence[str] = GAPS) -> t
             f"such as row {np.flatnonzero(gap)[0] + 1}",
             option="time",
             value=str(column.name),
-            remedy="fill in or remove these rows",
+            remedy="fill in these times, or remove the rows",
         )
     if pd.api.types.is_timedelta64_dtype(column):
         return (np.datetime64(0, "us") + column.astype("timedelta64[us]").to_numpy()), "durations"
@@ -462,7 +468,7 @@ def _of_texts(column: pd.Series, where: str) -> tuple[RowTimes, str]:
             f"{distinct.iloc[0]!r}",
             option="time",
             value=str(column.name),
-            remedy="write the times as ISO 8601 does, such as 2024-12-31",
+            remedy="write the times in ISO 8601, such as 2024-12-31",
         )
     position = pd.Index(distinct).get_indexer(pd.Index(column))
     return times.to_numpy().astype("datetime64[us]")[position], "times"
@@ -477,7 +483,7 @@ def _no_times(column: pd.Series, is_bad: NDArray[np.bool_], where: str) -> BadIn
         f"times: {shown}{more}",
         option="time",
         value=str(column.name),
-        remedy="write times as ISO 8601 does (2024-05-01 or 2024-05-01T12:30:00), as years, or as "
+        remedy="write times in ISO 8601 (2024-05-01 or 2024-05-01T12:30:00), as years, or as "
         "seconds since 1970",
     )
 
@@ -490,12 +496,12 @@ _ZONE = r"(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times of a column, with their precision.
+    """Times of a column, and whether they have a time of day.
 
     Attributes:
-        utc: The times in UTC; gaps stay.
-        is_date: Whether each is a date without a time.
-        is_midnight: Whether each is at midnight in its recorded time zone; true for dates.
+        utc: The times in UTC; missing times stay missing.
+        is_date: Whether each time is a date without a time of day.
+        is_midnight: Whether each time is midnight in its recorded time zone; true for dates.
     """
 
     utc: pd.Series
@@ -504,8 +510,11 @@ class Times:
 
     @classmethod
     def of(cls, column: pd.Series, where: str) -> Self:
-        """Read times, or texts in ISO 8601; UTC by default. BadInput if one does not parse."""
-        example = "times are dates as ISO 8601 writes them: 2024-05-01 or 2024-05-01T12:30:00"
+        """Read times, or strings in ISO 8601; without a zone, they are UTC.
+
+        May raise `BadInput`.
+        """
+        example = "write times in ISO 8601, such as 2024-05-01 or 2024-05-01T12:30:00"
         if pd.api.types.is_numeric_dtype(column) and column.notna().any():
             raise BadInput(f"{where} has numbers in its time column {column.name!r}; {example}")
         if pd.api.types.is_datetime64_any_dtype(column):
@@ -518,8 +527,8 @@ class Times:
         bad = column[times.isna() & column.notna()]
         if len(bad):
             raise BadInput(
-                f"{where} has {len(bad)} times that do not parse in its column {column.name!r}, "
-                f"for instance {str(bad.iloc[0])!r}; {example}"
+                f"{where} has {len(bad)} times that do not parse in column {column.name!r}, such "
+                f"as {str(bad.iloc[0])!r}; {example}"
             )
         is_date = _matches(texts, _DATE)
         is_midnight = is_date | _matches(texts, f"{_DATE}[T ]{_MIDNIGHT_CLOCK}{_ZONE}")
@@ -527,10 +536,10 @@ class Times:
 
 
 def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Series:
-    """Convert times, or texts in ISO 8601, to UTC, the default time zone; gaps stay.
+    """Convert times, or strings in ISO 8601, to UTC; times without a zone are in UTC.
 
-    A date without a time becomes the start of its day. With `at_end_of_day`, it becomes the end, so
-    that events do not leak into predictions of their day.
+    A date without a time of day becomes the start of that day or, with `at_end_of_day`, the end, so
+    that events do not leak into predictions made on the same day. Missing times stay missing.
 
     Raises:
         BadInput: If a time does not parse.

@@ -1,10 +1,10 @@
-"""Origin of data, and options to read it."""
+"""Origin of the data, and options for reading the data."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
-"""Texts that count as missing by default, in any kind of file."""
+"""Strings that count as missing by default, in any kind of file."""
 
 
 _NO_FILES = ("cohort:", "sklearn:", "dataframe:")
@@ -13,16 +13,16 @@ _NO_FILES = ("cohort:", "sklearn:", "dataframe:")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Origin of the data, as options with the names they have on the command line.
+    """Origin of the data; attributes are named like the options of the command line.
 
     Attributes:
         data: File or folder, `cohort:NAME?option=value` or `sklearn:NAME`.
-        target: Column of the class.
+        target: Column to predict.
         labels: File or folder of labels, for events.
-        format: Name of one of the `formats`; None to detect the format.
-        splits: Whether a table of splits in DATA decides the test rows: `auto` or `ignore`.
+        format: Name of the data format; None to detect the format.
+        splits: `auto` if a table of splits in the data decides the test rows; `ignore` if not.
         test: File of the test rows: a table like `data`, or for events labels like `labels`.
-        group: Column of a table; rows with equal values stay in one fold.
+        group: Column of a table whose equal values keep rows in one fold.
         key: Columns whose values identify a row in the data sets of a series.
         time: Column of the time of each row; for events, the prediction time of the labels.
         drop: Columns to skip.
@@ -65,10 +65,10 @@ class Source:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """Texts that count as missing; empty cells always do."""
+        """Strings that count as missing; empty cells always do."""
         return GAPS if self.na_values is None else tuple(dict.fromkeys(("", *self.na_values)))
 
     @property
     def decimal_mark(self) -> str:
-        """The decimal mark that the user named; empty if the table decides it."""
+        """The decimal mark that the user chose; empty if the mark is detected from the table."""
         return {"point": ".", "comma": ","}.get(self.decimal or "", "")

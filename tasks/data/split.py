@@ -1,13 +1,14 @@
 """The split of a data set: test rows, and a fold for every other row.
 
-A study makes its split once and stores it. Folds are stratified by class and keep the rows of a
-group together. With three classes or more, a class with fewer rows than folds is used for training
-only. Nested, stratified subsets of the training rows are the fidelity `Query.subset`.
+A study makes its split once and stores it. Folds are stratified by class and keep rows of a group
+together. With three or more classes, a class with fewer rows than folds is used for training only.
+Low-fidelity evaluations (`Query.subset`) use nested, stratified subsets of the training rows.
 
-Rows that were copied, such as by a join or by oversampling, let a model learn the answers to its
-test rows, so copies share a side. Rows of a small discrete table repeat honestly: other rows then
-differ from a repeated row in one column only, and have each of its values. No other row is so near
-to a copied row.
+If rows were copied, for example by a join or by oversampling, a model could learn the labels of its
+test rows. Therefore all copies of a row are on one side of the split. In a table with few possible
+rows, however, equal rows occur by chance. Such a table also has rows that differ from a repeated
+row in one column only, and each value of a repeated row occurs in other rows, too. For copied rows,
+this is not so.
 """
 
 import warnings
@@ -44,9 +45,9 @@ from prefect_tune.tasks.data.dataset import (
 )
 
 Groups = NDArray[np.int64] | None
-"""Group of each row, shape (n,), if rows of a group stay together; otherwise None."""
+"""Group of each row, shape (n,), or None; rows of a group stay together."""
 Rows = NDArray[np.intp]
-"""Positions of rows."""
+"""Positions of rows in the data set."""
 Strata = NDArray[np.int32]
 """Class or stratum of each row, shape (n,)."""
 Folds = NDArray[np.int16]
@@ -54,18 +55,19 @@ Folds = NDArray[np.int16]
 
 
 def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) -> Rows:
-    """Return the positions of a subset, in order.
+    """Return the positions of a random subset, in order.
 
-    Each class takes groups in one random order until it has its share of rows. With equal draws, a
-    smaller subset is therefore part of a larger one. If each group has rows of one class only, a
-    class exceeds its share by at most one group; with mixed groups, by more.
+    Groups are taken in a random order that all classes share, until each class has its share of
+    rows. For equal states of `rng`, a smaller subset is therefore part of a larger one. If each
+    group has rows of one class only, a class exceeds its share by at most one group; if groups are
+    mixed, the excess may be larger.
 
     Args:
         strata: Class or stratum of each row, shape (n,).
-        groups: Group of each row, shape (n,); rows of a group stay together. None if there are
-            none.
-        share: Share of the rows of each class to take, in (0, 1]; at least `ROWS_PER_CLASS` rows.
-        rng: Draws the order.
+        groups: Group of each row, shape (n,), or None; rows of a group stay together.
+        share: Share of each class's rows to take, in (0, 1]; at least `ROWS_PER_CLASS` rows are
+            taken.
+        rng: Generator that draws the order.
     """
     names = np.arange(len(strata)) if groups is None else groups
     units, unit = np.unique(names, return_inverse=True)
@@ -80,17 +82,20 @@ def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) 
 
 
 _REPEATED_SHARE = 0.05
-"""Least share of rows that are copied for equal rows to share a side of a split."""
+"""Least share of repeated rows for which rows count as copied."""
 _DISTINCT_SHARE = 0.05
-"""Least share of distinct rows; tables with a smaller share have few possible rows."""
+"""Tables with a smaller share of distinct rows have few possible rows: equal rows are no copies.
+"""
 _DEVIATIONS = 3
-"""Standard deviations by which the number of equal test rows must exceed the expected number."""
+"""Standard deviations by which test rows equal to training rows must exceed their expected number.
+"""
 
 
 def copied_rows(dataset: Dataset) -> Rows | None:
-    """Return the number of the distinct row that each row is, shape (n,).
+    """Return the number of the distinct row that each row copies, shape (n,).
 
-    None unless many rows were copied. Given test rows are never the same as training rows.
+    The result is None unless many rows were copied. Given test rows never count as copies of
+    training rows.
     """
     if not isinstance(dataset.X, pd.DataFrame):
         return None
@@ -116,14 +121,15 @@ def copied_rows(dataset: Dataset) -> Rows | None:
 def equal_test_rows(
     dataset: Dataset, is_test: NDArray[np.bool_], is_training: NDArray[np.bool_]
 ) -> NDArray[np.bool_] | None:
-    """Return whether each row is a test row that equals a training row to six digits, shape (n,).
+    """Return whether each row is a test row equal to a training row to six digits, shape (n,).
 
-    None for no more rows than the repeats inside the training rows explain.
+    The result is None if repeated rows within the training rows explain the number of such test
+    rows.
     """
     if not isinstance(dataset.X, pd.DataFrame) or not is_test.any():
         return None
     is_equal = np.zeros(len(dataset), dtype=bool)
-    for precision in (SINGLE, SIX_DIGITS):  # float32 and float64 may round to other digits
+    for precision in (SINGLE, SIX_DIGITS):  # float32 and float64 may round to different digits
         ids = labelled_ids(dataset, precision)
         is_equal |= is_test & np.isin(ids, ids[is_training])
     if not (n_equal := int(is_equal.sum())):
@@ -142,20 +148,22 @@ def _are_repeated(ids: Hashes) -> NDArray[np.bool_]:
 TEST = -1
 """Fold number of test rows."""
 LEARN = -2
-"""Fold number of rows in every training part: rare classes, and the rest of a hold-out."""
+"""Fold number of rows that every fold trains on: rare classes, and all rows left by a hold-out.
+"""
 SKIPPED = -3
-"""Fold number of rows that no part uses: rows in the gap, and older rows of test groups."""
+"""Fold number of unused rows: rows in the gap, and older rows of groups with test rows."""
 REFIT = 1000
-"""Number of the fold that trains on all training rows and holds out the test rows."""
+"""Fold number for training on all training rows and holding out the test rows."""
 _TWO = 2
-"""With this number of classes, every part needs both, because one class alone teaches nothing."""
+"""Number of classes with which every part needs both: one class alone teaches nothing."""
 _HELD_OUT_ROWS, _HELD_OUT_RAREST, _HELD_OUT_GROUPS = 10_000, 200, 500
-"""Minimums for a part held out only once: rows, rows of the rarest class, and groups."""
+"""Minimums for a part that is held out once: rows, rows of the rarest class, and groups."""
 _MOST_HELD_OUT = 0.2
 _MOST_PARTS = 20
-"""Most parts into which groups are dealt; some of the parts form the test part."""
+"""Most parts into which groups are dealt to draw a test part, which consists of some of the parts.
+"""
 _DRAWS = 20
-"""Random assignments of groups to parts; the one with the most even classes is used."""
+"""Number of random assignments of groups to parts; the most balanced assignment is used."""
 
 
 @dataclass(frozen=True)
@@ -163,15 +171,16 @@ class Split:
     """A partition of the rows.
 
     Attributes:
-        fold: Number of the fold that holds out each row, or a constant such as `TEST`, shape (n,).
+        fold: Fold that holds out each row, or a constant such as `TEST`, shape (n,).
         n_folds: Number of folds.
-        seed: Source of the draws of subsets.
-        trains: Whether each row trains each fold, shape (n, n_folds), if folds look forward in
+        seed: Seed for drawing subsets.
+        trains: Whether each fold trains on each row, shape (n, n_folds), if folds look forward in
             time. None if a fold trains on all training rows that it does not hold out.
-        gap_seconds: Time between training and held-out rows; None unless folds look forward.
-        equal: Whether each row is a test row that equals a training row, shape (n,); None unless
-            chance does not explain them, see `equal_test_rows`.
-        n_copied: Number of rows that repeat another row and stay on its side, in a new split.
+        gap_seconds: Seconds between training and held-out rows; None unless folds look forward.
+        equal: Whether each row is a test row that equals a training row, shape (n,). None if chance
+            explains such rows, see `equal_test_rows`.
+        n_copied: Number of rows that are copies of other rows; 0 if the split was loaded from a
+            store.
     """
 
     fold: Folds
@@ -201,23 +210,23 @@ class Split:
         return np.flatnonzero(self.fold == (TEST if fold == REFIT else fold))
 
     def n_training(self, fold: int) -> int:
-        """Return the total number of rows that a fold trains on."""
+        """Return the number of rows that a fold trains on."""
         return int(np.count_nonzero(self._trains(fold)))
 
     def rare_classes(self, y: Strata) -> Strata:
-        """Return the sorted classes of `y`, shape (n,), that are trained on but never held out."""
+        """Return the sorted classes that are trained on but never held out; `y` has shape (n,)."""
         return np.setdiff1d(y[self.fold == LEARN], y[(self.fold >= 0) | (self.fold == TEST)])
 
     def evaluated_rows(
         self, fold: int, y: Strata, share: float = 1.0, groups: Groups = None
     ) -> Rows:
-        """Return the rows that evaluate a fold, in order: all its held-out rows, or a subset.
+        """Return the rows on which a fold is evaluated, in order: the held-out rows, or a subset.
 
         Args:
             fold: Number of the fold.
             y: Class or stratum of every row of the data set, shape (n,).
             share: Share of the rows to take, in (0, 1].
-            groups: Group of every row of the data set, shape (n,), if rows of one stay together.
+            groups: Group of every row of the data set, shape (n,), or None.
         """
         return self._subset(self.held_out(fold), y, share, (fold, 0, 1), groups)
 
@@ -230,8 +239,9 @@ class Split:
             fold: Number of the fold.
             y: Class or stratum of every row of the data set, shape (n,).
             subset: Share of the rows to take, in (0, 1].
-            draw: Number of the family of subsets; families are independent.
-            groups: Group of every row of the data set, shape (n,), if rows of one stay together.
+            draw: Number of the draw. Subsets of one draw are nested; different draws are
+                independent.
+            groups: Group of every row of the data set, shape (n,), or None.
         """
         return self._subset(np.flatnonzero(self._trains(fold)), y, subset, (fold, draw), groups)
 
@@ -257,32 +267,32 @@ def make_split(
     seed: int,
     holdout: float | None = None,
 ) -> Split:
-    """Make a stratified split; rows of one group, and copies of one row, stay together.
+    """Make a stratified split in which rows of a group, and copies of a row, stay together.
 
     Args:
-        dataset: The rows; rows given as test rows become the test part.
-        n_folds: Number of folds; None with a `holdout`.
+        dataset: The data set; rows given as test rows become the test part.
+        n_folds: Number of folds; None if `holdout` is given.
         test_size: Share of test rows to draw, 0 for none; None if test rows were given.
         seed: Source of randomness.
-        holdout: Share of the training rows to hold out once, instead of cross-validation.
+        holdout: Share of the training rows to hold out once, instead of cross-validating.
 
     Raises:
-        BadInput: If a number is out of range, or a part has only one class, or lacks one of two.
+        BadInput: If a number is out of range, or if a part has too few rows or classes.
     """
     if (n_folds is None) == (holdout is None):
         raise BadInput(
-            f"--folds {n_folds} with --holdout {holdout}: hold rows out by cross-validation or "
-            "once; use only one of them"
+            f"--folds {n_folds} cannot be combined with --holdout {holdout}: rows are held out "
+            "either by cross-validation or once; use only one of them"
         )
     if (copied := _distinct(dataset)) is not None:
         distinct, number = copied
-        with suppress(BadInput):  # of too few distinct rows; copies are then dealt like other rows
+        with suppress(BadInput):  # if distinct rows are too few, copies are dealt like other rows
             split = make_split(distinct, n_folds, test_size, seed, holdout)
             n_copied = len(number) - len(distinct)
             return replace(split, fold=split.fold[number], n_copied=n_copied)
     needed, parts = _needed(dataset, n_folds, test_size)
     rare = _scarce_classes(dataset, needed)
-    while True:  # until each fold learns all classes
+    while True:  # until each fold trains on all classes
         free = _without_classes(dataset, np.arange(len(dataset)), rare)
         _check_enough(dataset, free, needed, parts)
         fold = np.full(len(dataset), LEARN, dtype=np.int16)
@@ -306,17 +316,19 @@ def make_split(
 
 
 def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int) -> float | None:
-    """Return the share of the training rows to hold out once; None for cross-validation.
+    """Return the share of training rows to hold out once; None if cross-validation is needed.
 
-    One part decides as well as folds if it has 10,000 rows, 200 of them in the rarest class, and
-    500 groups, and leaves four fifths to learn from. If the predictions of two pipelines differ on
-    one row in twenty, the standard error of the difference between their losses is then 0.22 points
-    (the root of 0.05 / 10,000). The part has a tenth of the rows, between 10,000 and 40,000.
+    A single held-out part is enough if it has 10,000 rows, 200 rows of the rarest class and 500
+    groups, and leaves four fifths of the rows for training. If the predictions of two pipelines
+    then differ on one row in twenty, the standard error of the difference between their losses is
+    0.22 percentage points (the root of 0.05 / 10,000). The part has a tenth of the rows, but at
+    least 10,000 and at most 40,000.
 
     Args:
         dataset: The rows.
         test_size: Share of test rows that will be drawn; None if test rows were given.
-        n_folds: Number of folds; classes too rare for so many folds do not count.
+        n_folds: Number of folds of the alternative, cross-validation; classes too rare for this
+            number of folds do not count.
     """
     is_learned = ~dataset.given_test_rows
     n_rows = float(is_learned.sum()) * (1 - (test_size or 0.0))
@@ -336,7 +348,7 @@ def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int)
 
 
 def is_enough_held_out(dataset: Dataset, rows: Rows) -> bool:
-    """Return whether rows are enough to hold out once; they may be half as many as intended."""
+    """Return whether rows are enough to be held out once; half of the intended number is enough."""
     counts = np.bincount(dataset.y[rows].astype(np.intp)) if dataset.classes else np.empty(0)
     n_groups = inf if dataset.groups is None else len(np.unique(dataset.groups[rows]))
     is_diverse = min(counts[counts > 0], default=inf) >= _HELD_OUT_RAREST
@@ -344,12 +356,13 @@ def is_enough_held_out(dataset: Dataset, rows: Rows) -> bool:
 
 
 def split_again(dataset: Dataset, split: Split) -> Split:
-    """Return another split into folds, or hold-out part of equal size, with the same test rows.
+    """Return another split with the same test rows: other folds, or another hold-out part.
 
     The seed of `split` determines the new split.
 
     Raises:
-        BadInput: If a fold would not learn a class, or the groups cannot be dealt differently.
+        BadInput: If a fold would not train on all classes, or if groups cannot be dealt
+            differently.
     """
     if (copied := _distinct(dataset)) is not None:
         distinct, number = copied
@@ -367,13 +380,13 @@ def split_again(dataset: Dataset, split: Split) -> Split:
     else:
         fold[rows] = _dealt_again(dataset, rows, split, holdout, seed)
     for position in _unlearned_classes(dataset, fold):
-        raise BadInput(f"a fold would not learn class {dataset.classes[position]!r}")
+        raise BadInput(f"a fold would have no training row of class {dataset.classes[position]!r}")
     _check_parts(dataset, fold)
     return Split(fold, split.n_folds, split.seed)
 
 
 def _distinct(dataset: Dataset) -> tuple[Dataset, Rows] | None:
-    """Return the distinct rows, and the number of the distinct row that each row is, if copied."""
+    """Return the distinct rows, and which of them each row copies; None if no rows were copied."""
     if dataset.groups is not None or (number := copied_rows(dataset)) is None:
         return None
     first = np.unique(number, return_index=True)[1]
@@ -385,10 +398,10 @@ def _distinct(dataset: Dataset) -> tuple[Dataset, Rows] | None:
 def _dealt_again(
     dataset: Dataset, rows: Rows, split: Split, holdout: float | None, seed: int
 ) -> Folds:
-    """Return folds of some rows after dealing their groups in another way, shape (rows,).
+    """Deal the groups of some rows differently; return the fold of each row, shape (rows,).
 
-    `StratifiedGroupKFold` cannot do so: it deals by class, and randomly only for equal groups. Of
-    several draws, the one whose parts have the most even strata is taken.
+    `StratifiedGroupKFold` does not help, because it deals at random only between groups with equal
+    classes. Of several random draws, the draw whose parts have the most even strata is used.
     """
     strata, groups = dataset.strata[rows], dataset.groups
     assert groups is not None  # noqa: S101 - the caller's duty
@@ -406,11 +419,12 @@ def _dealt_again(
             fold[held_out] = number
         parts = [np.bincount(strata[fold == k], minlength=len(shares)) for k in np.unique(fold)]
         unevenness = max(float(np.abs(part / part.sum() - shares).max()) for part in parts)
-        # Parts are compared by their first rows, because their numbers mean nothing.
+        # Parts are numbered in the order of their first rows, because their own numbers are
+        # arbitrary.
         if not np.array_equal(pd.factorize(fold)[0], pd.factorize(split.fold[rows])[0]):
             found.append((unevenness, fold))
     if not found:
-        raise BadInput("the groups can be dealt to the folds in one way only")
+        raise BadInput("the groups can be distributed over the folds in one way only")
     return min(found, key=lambda one: one[0])[1]
 
 
@@ -431,14 +445,14 @@ def load_split(store: ArtifactStore, digest: str) -> Split:
     """Load a split by its digest, once per process.
 
     Raises:
-        RecordDamaged: If it is not in the store's records, or damaged.
+        RecordDamaged: If the record is missing or damaged.
     """
     parts = dict(store.records.get(split_record(digest)))
     return Split(**parts.pop("about"), **parts)
 
 
 def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, seed: int) -> Folds:
-    """Return the fold that holds out each of some rows, shape (rows,)."""
+    """Return the fold that holds out each of the given rows, shape (rows,)."""
     fold = np.full(len(dataset), LEARN, dtype=np.int16)
     if holdout is not None:
         fold[_part(dataset, rows, holdout, seed)] = 0
@@ -451,7 +465,7 @@ def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, se
 
 
 def _stratified_parts(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> list[Rows]:
-    """Deal rows, or their groups, to stratified parts; return the positions of each part's rows."""
+    """Deal rows, or groups of rows, to stratified parts; return the rows of each part."""
     kind = StratifiedKFold if dataset.groups is None else StratifiedGroupKFold
     groups = None if dataset.groups is None else dataset.groups[rows]
     splitter = kind(n_parts, shuffle=True, random_state=seed)
@@ -460,10 +474,10 @@ def _stratified_parts(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> 
 
 
 def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
-    """Draw a stratified share of rows; with groups, as near to the share as equal parts allow."""
+    """Draw a stratified share of rows; with groups, the share is approximate."""
     if dataset.groups is None:
         y, n = dataset.strata[rows], ceil(size * len(rows))
-        # scikit-learn stratifies only if each side has room for a row of each class.
+        # scikit-learn stratifies only if both sides have at least one row per class.
         has_room = len(dataset.classes) <= _TWO or min(n, len(rows) - n) >= len(np.unique(y))
         stratify = y if has_room else None
         return train_test_split(rows, test_size=size, stratify=stratify, random_state=seed)[1]
@@ -478,7 +492,7 @@ def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
 
 
 def _check_parts(dataset: Dataset, fold: Folds) -> None:
-    """Raise if a held-out part has only one class, or if any part lacks one of two classes."""
+    """Raise `BadInput` if a held-out part has only one class, or if any part lacks one of two."""
     names = {TEST: "the test part", LEARN: "the part to learn from"}
     for part in np.unique(fold):
         missing = np.setdiff1d(np.arange(len(dataset.classes)), dataset.y[fold == part])
@@ -486,18 +500,18 @@ def _check_parts(dataset: Dataset, fold: Folds) -> None:
         if not len(missing) or has_enough or (part == LEARN and len(dataset.classes) > _TWO):
             continue
         if part == TEST and dataset.is_test is not None:
-            raise BadInput("the given test rows are all of one class; two are needed")
+            raise BadInput("the given test rows have only one class; two are needed")
         where = names.get(int(part), f"fold {part}")
         raise _too_rare(dataset, int(missing[0]), f"{where} would have none")
 
 
 def _check_enough(dataset: Dataset, free: Rows, needed: int, parts: str) -> None:
-    """Raise unless enough rows or groups are left to deal, with at least two classes."""
+    """Raise `BadInput` if too few rows, groups or classes are left to be split."""
     units, of = _units(dataset)
     rows = free[~dataset.given_test_rows[free]]
     n_units = len(np.unique(units[rows]))
     if not dataset.classes and n_units < needed:
-        raise BadInput(f"{n_units} {of} are fewer than {parts} need ({needed})")
+        raise BadInput(f"the data has {n_units} {of}, but {parts} need {needed}")
     left = np.unique(dataset.y[rows])
     if dataset.classes and len(left) < _TWO:
         counts = _units_of_classes(dataset)
@@ -510,29 +524,29 @@ def _too_rare(dataset: Dataset, position: int, why: str) -> BadInput:
     number = f"{n} {of}" if n != 1 else f"1 {of.removesuffix('s')}"
     label = dataset.classes[position]
     is_number = isinstance(label, int | float) and not isinstance(label, bool)
-    as_numbers = ", or predict numbers with --metric r2" if is_number else ""
+    as_numbers = ", or use regression with --metric r2" if is_number else ""
     return BadInput(
         f"class {label!r} has {number} to learn from, and {why}",
-        remedy=f"take fewer --folds or a --holdout, or leave its rows out{as_numbers}",
+        remedy=f"use fewer --folds or --holdout, or leave out the rows of this class{as_numbers}",
     )
 
 
 def _needed(dataset: Dataset, n_folds: int | None, test_size: float | None) -> tuple[int, str]:
-    """Return the rows or groups a class needs to reach every part, and the parts as a text."""
-    parts = "a part to learn from and one to hold out" if n_folds is None else f"{n_folds} folds"
+    """Return the number of rows or groups that a class needs, and a description of the parts."""
+    parts = "a training part and a hold-out part" if n_folds is None else f"{n_folds} folds"
     is_drawn = dataset.is_test is None and test_size != 0
     return (n_folds or 2) + is_drawn, parts + " and the test part" * is_drawn
 
 
 def _units(dataset: Dataset) -> tuple[NDArray[np.int64], str]:
-    """Return each row's unit, which stays in one part, shape (n,), and a word for units."""
+    """Return the unit of each row, shape (n,), and a word for units; a unit stays together."""
     if dataset.groups is None:
         return np.arange(len(dataset)), "rows"
     return dataset.groups, "groups"
 
 
 def _units_of_classes(dataset: Dataset) -> NDArray[np.intp]:
-    """Return the number of training rows or groups of each class, shape (c,)."""
+    """Return the number of training rows, or groups of training rows, of each class, shape (c,)."""
     is_learned = ~dataset.given_test_rows
     y, units = dataset.y[is_learned].astype(np.int64), _units(dataset)[0][is_learned]
     n_units = int(units.max(initial=0)) + 1
@@ -546,7 +560,7 @@ def _scarce_classes(dataset: Dataset, needed: int) -> Strata:
 
 
 def _without_classes(dataset: Dataset, rows: Rows, classes: Strata) -> Rows:
-    """Return the rows whose unit has no training row of the given classes."""
+    """Return the rows whose group has no training row of the given classes."""
     if not len(classes):
         return rows
     units, _ = _units(dataset)
@@ -555,7 +569,7 @@ def _without_classes(dataset: Dataset, rows: Rows, classes: Strata) -> Rows:
 
 
 def _unlearned_classes(dataset: Dataset, fold: Folds) -> Strata:
-    """Return the sorted classes without training rows in some fold; empty for two classes."""
+    """Return the sorted classes that some fold would not train on; empty for two classes."""
     unlearned: Strata = np.empty(0, dtype=np.int32)
     if len(dataset.classes) > _TWO:
         wanted = np.unique(dataset.y[~dataset.given_test_rows]).astype(np.int32)

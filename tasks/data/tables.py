@@ -1,7 +1,7 @@
-"""Sources with a table that has the target as a column: files, or a DataFrame in memory.
+"""Sources with a table that includes the target: files, or a DataFrame in memory.
 
-The target is classes or numbers. A column may define groups. Rows of a group share a fold, and are
-all test or training rows.
+The target column holds classes or numbers. Another column may define groups: rows of one group
+share a fold, and are either all test rows or all training rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,18 +56,19 @@ from prefect_tune.tasks.data.source import GAPS, Source
 
 _CLASSES = 50
 CLASSES_WITH_DECIMALS = 10
-"""Most distinct numbers of a target with fractions that still counts as classes."""
+"""Most distinct values of a target with fractions that is still taken as classes."""
 
 
 _Tables = list[tuple[str, pd.DataFrame]]
-"""The table of training rows and, if given, the one of test rows, by their names in messages."""
+"""The table of training rows and, if given, the table of test rows, with names for messages.
+"""
 
 
 def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
-    """Number the groups of rows with equal values, shape (n,); BadInput if a row has no value."""
+    """Return the group number of each row, shape (n,); `BadInput` if a value is missing."""
     missing = int(column.isna().sum())
     if missing:
-        raise BadInput(f"{missing} rows of {where} have no {column.name!r} to be grouped by")
+        raise BadInput(f"{missing} rows of {where} have no {column.name!r}, the group column")
     groups, _ = pd.factorize(category_texts(column))
     return groups.astype(np.int64)
 
@@ -90,10 +91,10 @@ def read_frame(
 
     Args:
         url: The file or folder.
-        texts: Columns to read as texts.
+        texts: Columns to read as strings.
         chosen: Name of the format, or None to detect it; a format for events is ignored.
-        gaps: Texts that count as missing.
-        decimal: Decimal mark of numbers in texts; empty if the values decide it.
+        gaps: Strings that count as missing.
+        decimal: Decimal mark of numbers in strings; empty to detect the mark from the values.
 
     Raises:
         BadInput: If the table cannot be read.
@@ -116,11 +117,11 @@ def table_dataset(
     where, source = source.data, _with_flat_names(source)
     if source.target is None:
         raise BadInput(
-            f"{where} is a table, so say which column to predict with --target COLUMN. "
-            f"Its columns: {shown_columns(frame.columns)}"
+            f"{where} is a table, so name the column to predict with --target COLUMN. Its columns: "
+            f"{shown_columns(frame.columns)}"
         )
     if source.labels is not None:
-        raise BadInput(f"{where} is a table; --labels {source.labels} goes with events")
+        raise BadInput(f"{where} is a table, but --labels {source.labels} is for events")
     roles = _roles(source)
     index = [n for n in frame.attrs.get(INDEX, ()) if n not in {*roles, *source.aside}]
     no_features = [name for name in index if name in (source.key or ())]
@@ -178,7 +179,7 @@ def table_dataset(
 
 
 def _column(name: str, tables: _Tables, gaps: Sequence[str]) -> pd.Series:
-    """Return a column of all tables, with texts in `gaps` as empty cells."""
+    """Return a column of all tables; strings in `gaps` become empty cells."""
     for where, table in tables:
         need_column(name, table.columns, where)
     columns = [table[name] for _, table in tables]
@@ -196,9 +197,7 @@ def _key_ids(
         if column.isna().any():
             row = int(column.isna().argmax()) + 1
             where = tables[0][0]
-            raise BadInput(
-                f"row {row} of {where} has no {column.name!r}, which is part of its --key"
-            )
+            raise BadInput(f"row {row} of {where} has no {column.name!r}, which is part of --key")
         ids = ids * np.uint64(31) + value_ids(column)
     shared = pd.Series(ids).duplicated(keep=False)
     if not shared.any():
@@ -217,17 +216,17 @@ def _times(name: str, tables: _Tables, gaps: Sequence[str]) -> tuple[RowTimes, s
     (times, how), where = read[0], tables[0][0]
     if len({one.dtype.kind for one, _ in read}) > 1:
         raise BadInput(
-            f"column {name!r} has dates in one of {where} and {tables[1][0]}, and numbers in the "
+            f"column {name!r} has dates in one of {where} and {tables[1][0]}, but numbers in the "
             "other",
             option="time",
             value=name,
-            remedy="write both alike",
+            remedy="write both in the same way",
         )
     first, last = time_text(times.min()), time_text(times.max())
     if len(times) and (times == times[0]).all():
         raise BadInput(
             f"column {name!r} of {where} has the same time in all rows ({first}), so no row is "
-            "newer than another",
+            "newer than others",
             option="time",
             value=name,
             remedy="name another column, or omit the option",
@@ -237,7 +236,7 @@ def _times(name: str, tables: _Tables, gaps: Sequence[str]) -> tuple[RowTimes, s
 
 
 def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
-    """Return a note on texts in a DataFrame that count as missing without the user's request."""
+    """Return a note if strings of a DataFrame count as missing although the user named none."""
     if source.na_values is not None or source.data != _WHERE:
         return []
     found = dict[str, set[str]]()
@@ -246,12 +245,12 @@ def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
         if gaps := texts.intersection(source.gaps):
             found[str(name)] = gaps
     named = ", ".join(sorted({repr(text) for values in found.values() for text in values}))
-    note = f"{named} in column {shown_columns(found)} counts as missing; --na-values says what does"
+    note = f"{named} in column {shown_columns(found)} counts as missing; see --na-values"
     return [note] if found else []
 
 
 def _with_flat_names(source: Source) -> Source:
-    """Return a source with the joined names of columns that have names of two levels."""
+    """Return a source in which column names of two levels are joined."""
     changed: dict[str, Any] = {}
     for option in ("target", "group", "key", "time", "drop", "categorical", "aside"):
         if value := getattr(source, option):
@@ -261,11 +260,11 @@ def _with_flat_names(source: Source) -> Source:
 
 
 def _with_target(frame: pd.DataFrame, where: str, source: Source) -> tuple[pd.DataFrame, list[str]]:
-    """Drop rows without a target if the user requests it; otherwise raise if any exist."""
+    """Drop rows without a target if the user asked for it; otherwise raise if there are any."""
     target = str(source.target)
     need_column(target, frame.columns, where)
     need_scalars(frame[target], where)
-    if where in {_WHERE, TEST_FRAME}:  # files have been read by the same rules
+    if where in {_WHERE, TEST_FRAME}:  # files were already read by the same rules
         values = without_gaps(frame[target], source.gaps)
         frame = frame.assign(**{target: checked_column(values, f"the target {target!r}")})
     if not len(frame):
@@ -275,15 +274,15 @@ def _with_target(frame: pd.DataFrame, where: str, source: Source) -> tuple[pd.Da
     if not (n_missing := int(frame[target].isna().sum())):
         return frame, []
     kept = frame.dropna(subset=[target]).reset_index(drop=True)
-    return kept, [f"{n_missing} rows without {target} are left out"]
+    return kept, [f"left out: {n_missing} rows without {target}"]
 
 
 def _roles(source: Source) -> dict[str, str]:
-    """Return the option that names each column; `BadInput` if options name a column twice."""
+    """Return the option that names each column; `BadInput` if two options name one column."""
     if source.key and source.group is not None:
         raise BadInput(
-            f"--key {','.join(source.key)} with --group {source.group}: rows of known groups are "
-            "never fresh, so use only one of them"
+            f"--key {','.join(source.key)} cannot be combined with --group {source.group}, because "
+            "rows of known groups never count as new; use only one of them"
         )
     used: dict[str, str] = {}
     for option in ("target", "group", "time", "drop", "categorical"):
@@ -298,7 +297,7 @@ def _roles(source: Source) -> dict[str, str]:
 
 
 FRAME = "dataframe:"
-"""Prefix of the names of sources that are DataFrames, before the digest of their content."""
+"""Prefix of the source name of a DataFrame; the digest of its content follows."""
 TEST_FRAME = "the DataFrame of test rows"
 """Name of the DataFrame of test rows in messages."""
 _WHERE = "the DataFrame"
@@ -307,12 +306,13 @@ _DIGITS = 16
 
 
 def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
-    """Return a copy of a DataFrame with texts as column names and rows numbered from 0.
+    """Return a copy of a DataFrame with strings as column names and rows numbered from 0.
 
-    Levels of its index that have a name of their own become columns, which `attrs` name.
+    Index levels with a name that no column has become columns, which `attrs` list.
 
     Raises:
-        BadInput: If two columns have the same name or one is sparse; the message names the column.
+        BadInput: If two columns have the same name, or a column is sparse; the message names the
+            column.
     """
     given = frame.copy(deep=False)
     given.attrs = {INDEX: [*frame.attrs.get(INDEX, ())]}
@@ -334,7 +334,7 @@ def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
 
 
 def checked_column(column: pd.Series, what: str) -> pd.Series:
-    """Return a target or groups with numbered rows; objects become numbers or truth values.
+    """Return a target or groups with rows numbered from 0; objects become numbers or truth values.
 
     Raises:
         BadInput: If the values have several types.
@@ -351,13 +351,13 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
     if len(types) > 1 and found.startswith("mixed"):
         raise BadInput(
             f"{what} holds values of several types ({', '.join(types)}); make them all numbers or "
-            "all texts, for instance with .astype(str)"
+            "all strings, for instance with .astype(str)"
         )
     return column
 
 
 def as_column(values: Any) -> pd.Series:
-    """Return values of shape (n,), or (n, 1) with scikit-learn's warning, of any library."""
+    """Return values of any library as a column; a shape of (n, 1) gives scikit-learn's warning."""
     values = as_pandas(values)
     is_column = isinstance(values, ExtensionArray | pd.Series)
     if is_column or (isinstance(values, list) and np.ndim(values) == 1):
@@ -369,7 +369,7 @@ def as_column(values: Any) -> pd.Series:
 def target_of(
     target: pd.Series, where: str, predicts: str | None = None, decimal: str = ""
 ) -> tuple[NDArray[Any], tuple[Label, ...], list[str]]:
-    """Encode the target: classes or numbers. Texts of many different numbers are numbers.
+    """Encode the target as classes or numbers; many different numbers in strings are numbers.
 
     Args:
         target: The values.
@@ -378,19 +378,19 @@ def target_of(
         decimal: Decimal mark in the rest of the table, if it is known.
 
     Returns:
-        Positions in the sorted classes, and the tuple of classes; or the numbers, and an empty
-        tuple. Then notes for the user.
+        For classes, positions in the sorted classes, and the classes. For numbers, the numbers, and
+        an empty tuple. In both cases also notes for the user.
 
     Raises:
-        BadInput: If a target is missing or infinite, if all targets are equal, or if a text is no
-            number as most others are.
+        BadInput: If a target is missing or infinite, if all targets are equal, or if most targets
+            are numbers but one is not.
     """
     need_targets(target, where)
     if not len(target):
         raise BadInput(f"{where} has no rows")
     if target.nunique() < 2:
         raise BadInput(
-            f"target {target.name!r} of {where} is {target.tolist()[0]!r} in all rows; there is "
+            f"target {target.name!r} of {where} is {target.tolist()[0]!r} in all rows, so there is "
             "nothing to learn"
         )
     target, notes = number_texts(target, where, predicts, decimal)
@@ -411,7 +411,7 @@ def target_of(
             if (other := seen.setdefault(text.strip().casefold(), text)) != text:
                 notes.append(
                     f"classes {other!r} and {text!r} of target {target.name} differ only in "
-                    "capitals or blanks; write them alike if they are one class"
+                    "capitals or blanks; if they are one class, use one spelling"
                 )
         return order[codes].astype(np.int32), tuple(label.item() for label in classes), notes
     if not is_numeric:
@@ -425,10 +425,10 @@ def target_of(
 def number_texts(
     target: pd.Series, where: str, predicts: str | None, decimal: str
 ) -> tuple[pd.Series, list[str]]:
-    """Return a target with its texts as numbers if they are a number to predict, and a note.
+    """Convert the strings of a target to numbers if they are numbers to predict; add a note.
 
     Raises:
-        BadInput: If some of many different numbers are texts of another kind.
+        BadInput: If most strings are numbers to predict, but some are not.
     """
     found = None if predicts == "classification" else numbers_in(target, decimal)
     if found is None or (isinstance(found, NoNumbers) and target.nunique() <= _CLASSES):
@@ -445,7 +445,7 @@ def number_texts(
         raise BadInput(
             f"{holds} numbers and {len(strays)} other values, such as {strays.iloc[0]!r} in row "
             f"{strays.index[0] + 1}",
-            remedy=f"leave these rows out with --na-values {quote(strays.iloc[0])} "
+            remedy=f"leave out these rows with --na-values {quote(strays.iloc[0])} "
             f"--drop-missing-target, or {remedy}",
         )
     return numbers, [f"target {target.name}: {found.notation.of(target)}"]
@@ -458,17 +458,17 @@ def _are_numbers(target: pd.Series) -> bool:
 
 
 def need_targets(target: pd.Series, where: str) -> None:
-    """Raise `BadInput` unless every row of a file has a target."""
+    """Raise `BadInput` unless every row has a target."""
     missing = int(target.isna().sum())
     if missing:
         raise BadInput(
             f"{missing} of {len(target)} rows of {where} have no {target.name!r}, such as row "
-            f"{int(target.isna().argmax()) + 1}; leave them out with --drop-missing-target"
+            f"{int(target.isna().argmax()) + 1}; leave out such rows with --drop-missing-target"
         )
 
 
 def _labels(target: pd.Series) -> NDArray[Any]:
-    """Return labels in the user's type: whole numbers, other numbers, truth values or texts."""
+    """Return labels in the user's type: whole numbers, other numbers, truth values or strings."""
     if isinstance(target.dtype, pd.CategoricalDtype):
         target = target.astype(target.cat.categories.dtype)
     if pd.api.types.is_bool_dtype(target):
@@ -481,12 +481,12 @@ def _labels(target: pd.Series) -> NDArray[Any]:
 
 
 def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | None]:
-    """Return a checked DataFrame with its target as a column, and the column's name.
+    """Return a checked DataFrame that includes the target, and the name of the target column.
 
     Args:
-        frame: Features, and the target if a column is named.
-        target: Name of the column, or the values in row order, perhaps as one column (with a
-            warning). Values with the name of a column get another name.
+        frame: Features, and the target column if `target` is a name.
+        target: Name of the target column, or the values in row order. Values of shape (n, 1) give a
+            warning. Values named like an existing column get another name.
 
     Raises:
         BadInput: If the number of values differs from the number of rows.
@@ -496,16 +496,16 @@ def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | N
     if target is None or isinstance(target, str):
         return frame, target
     if np.shape(target := as_pandas(target))[1:] not in {(), (1,)}:
-        raise BadInput(f"a target is one value a row; got the shape {np.shape(target)}")
+        raise BadInput(f"a target needs one value per row; got the shape {np.shape(target)}")
     values = as_column(target)
     name = unused_name(_TARGET if values.name is None else str(values.name), frame)
     if len(values) != len(frame):
-        raise BadInput(f"the target has {len(values)} values, and {_WHERE} {len(frame)} rows")
+        raise BadInput(f"the target has {len(values)} values, but {_WHERE} has {len(frame)} rows")
     return frame.assign(**{name: checked_column(values, f"the target {name!r}")}), name
 
 
 def unused_name(name: str, columns: Iterable[Any]) -> str:
-    """Return an unused column name."""
+    """Return `name`, with underscores appended until no column has this name."""
     taken = set(map(str, columns))
     while name in taken:
         name += "_"
@@ -513,12 +513,12 @@ def unused_name(name: str, columns: Iterable[Any]) -> str:
 
 
 def frame_name(frame: pd.DataFrame) -> str:
-    """Return the name of a DataFrame as a source; equal names mean equal content."""
+    """Return the source name of a DataFrame; equal names mean equal content."""
     return FRAME + content_digest("frame", _content(frame))[:_DIGITS]
 
 
 def frame_dataset(source: Source, frame: pd.DataFrame, test: pd.DataFrame | None = None) -> Dataset:
-    """Make a data set of training rows and, if given, test rows; raises BadInput."""
+    """Make a data set of training rows and, if given, test rows; may raise `BadInput`."""
     source = replace(source, data=_WHERE, test=source.test if test is None else TEST_FRAME)
     return table_dataset(source, FRAME.rstrip(":"), frame, test)
 

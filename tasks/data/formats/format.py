@@ -1,6 +1,7 @@
-"""Data formats: their declarations, the formats that `--format` knows by name, and recognition.
+"""Data formats: their declaration, lookup by the name given to `--format`, and recognition.
 
-Cheap to import, because help and completion list the names: formats are imported on demand.
+Cheap to import, because help and completion list the names of formats: each format is imported on
+demand.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
     from prefect_tune.tasks.data.location import Location
 
 CodeTable: TypeAlias = "tuple[pd.DataFrame | None, list[str]]"
-"""A frame with columns code, description and parents, or None; and notes for the user."""
+"""A frame with columns code, description and parents (or None), and notes for the user."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """Data named by the user, before reading.
+    """Data that the user named, before it is read.
 
     Attributes:
         location: The file or folder.
@@ -37,14 +38,14 @@ class Given:
 
     @cached_property
     def is_folder(self) -> bool:
-        """Whether it is a folder."""
+        """Whether the location is a folder."""
         return self.location.is_folder()
 
     @cached_property
     def table(self) -> "Location | None":
-        """The file, or the first part of a folder with one table; None if the folder has none.
+        """The file, or the first part of the folder's table; None if a folder has no single table.
 
-        Parts are in the folder itself, or in folders such as `site=A`. CSV files directly in the
+        Parts lie in the folder itself, or in subfolders such as `site=A`. CSV files directly in the
         folder are parts of one table if they have the same columns.
         """
         location = self.location
@@ -62,7 +63,7 @@ class Given:
 
     @cached_property
     def columns(self) -> list[str]:
-        """Names of the columns of `table`, with those in names of folders."""
+        """Names of the columns of `table`, including columns defined by folder names."""
         if self.table is None:
             return []
         return [*_column_names(self.table), *(name for name, _ in self.table.folders)]
@@ -84,8 +85,8 @@ class Format:
         folder_holds: Files that identify a folder of this format; empty if files have it, too.
         tables: Names of the tables to read in a folder, in lower case; a note lists other tables.
             Empty if all tables are read.
-        read_codes: Returns descriptions and ancestors of codes in a folder, like `code_table`; None
-            if the format has no such tables.
+        read_codes: Function that returns descriptions and ancestors of codes, like `code_table`;
+            None if the format has no tables of codes.
     """
 
     name: str
@@ -100,18 +101,18 @@ class Format:
     read_codes: "Callable[[Location, Sequence[str]], CodeTable] | None" = None
 
     def root(self, location: "Location") -> "Location":
-        """Return the file, or the folder that contains its files."""
+        """Return the location whose files are read: the file or folder itself, or its subfolder."""
         return location.below(self.subfolder) if self.subfolder else location
 
     def frames(self, location: "Location", texts: Sequence[str] = ()) -> "Iterable[pd.DataFrame]":
-        """Return the frames of a file or folder, with some columns read as texts."""
+        """Return the frames of a file or folder; columns in `texts` are read as strings."""
         return self.read(self.root(location), texts)
 
     def code_table(self, location: "Location", codes: Sequence[str]) -> CodeTable:
         """Return descriptions and ancestors of codes, and notes for the user.
 
         Raises:
-            BadInput: If parents form a loop or a table cannot be read.
+            BadInput: If a code is its own ancestor, or a table cannot be read.
         """
         return (None, []) if self.read_codes is None else self.read_codes(location, codes)
 
@@ -135,7 +136,7 @@ FORMATS: Registry[Format] = Registry(
         "meds": f"{_FOLDER}.tables:MEDS",
     },
 )
-"""Formats by name, the most general first."""
+"""Formats by name, most general first."""
 
 
 def recognise(
@@ -143,15 +144,16 @@ def recognise(
 ) -> Format:
     """Return the format of a file or folder.
 
-    Formats of other distributions come last, so installing one never changes how data are read.
+    Formats of other distributions are tried last, so installing a plugin never changes how data of
+    a known format is read.
 
     Args:
         given: The data.
         chosen: Name of the format that the user chose, if any.
-        kind: The only kind of format to consider if none is chosen.
+        kind: Kind of format to consider if none is chosen; None for both kinds.
 
     Raises:
-        BadInput: If the data does not exist, or has no known format.
+        BadInput: If the data does not exist, is not in the chosen format, or has no known format.
         UnknownName: If the chosen format does not exist.
     """
     found = None if chosen is None else FORMATS.named(chosen)
@@ -178,6 +180,6 @@ def recognise(
         raise BadInput(f"{location.url} has an unsupported file type; use {SUFFIX_NAMES}")
     holds = ", ".join(f.folder_holds for f in asked if f.folder_holds)
     raise BadInput(
-        f"{location.url} is a folder without {holds}, or Parquet or CSV files of one table; "
-        "name a file, or say what it is with --format"
+        f"{location.url} is a folder without {holds}, or Parquet or CSV files of one table; name a "
+        "file, or choose a format with --format"
     )

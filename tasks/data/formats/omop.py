@@ -1,13 +1,15 @@
 """OMOP CDM 5.3 tables as events.
 
-A row of a clinical table becomes an event with the row's concept as its code: `DRUG//1118084`. Rows
-without a standard concept (concept 0) have the source's code: `DRUG//SOURCE//0093-1059`. The table
-of persons gives static events for gender, race and ethnicity, and `MEDS_BIRTH`; deaths give
-`MEDS_DEATH`. Data derived from other tables (eras) or known only later (end of a visit) is skipped.
+Each row of a clinical table becomes an event whose code names the row's concept: `DRUG//1118084`.
+If a row has no standard concept (concept 0), its code names the source value:
+`DRUG//SOURCE//0093-1059`. The person table yields static events for gender, race and ethnicity, and
+`MEDS_BIRTH`; the death table yields `MEDS_DEATH`. Eras are skipped, because they are derived from
+other tables, and so is data known only later, such as the end of a visit.
 
-`concept` describes the codes and `concept_ancestor` gives their ancestors. Ancestors are named like
-codes of the same table or by their domain, such as `DRUG//21601238`, or `CONCEPT//<id>` if no event
-table belongs to the domain. Names of tables and columns may be in capitals.
+`concept` describes the codes, and `concept_ancestor` lists their ancestors. The code of an ancestor
+begins with the prefix of the same table or of the ancestor's domain, as in `DRUG//21601238`, or
+with `CONCEPT` if no event table belongs to the domain. Names of tables and columns may be in
+capitals.
 """
 
 import re
@@ -38,10 +40,12 @@ class _Clinical:
 
     Attributes:
         table: Name of the table.
-        of: Prefix of its columns, as in `<of>_concept_id`; in capitals, prefix of its codes.
-        date: Column of the date; the column of the time has the same name plus `time`.
-        numbers: Columns that may have the value. `value_as_number` is always used; otherwise the
-            first amount that is not zero in all rows, because all zeros mean an unknown amount.
+        of: Prefix of the table's columns, as in `<of>_concept_id`; in capitals, prefix of the
+            table's codes.
+        date: Column of the date; the name of the time column is this name plus `time`.
+        numbers: Columns that may hold the value, in order of preference. `value_as_number` is
+            always used. Of other columns, the first with a value other than zero is used, because a
+            column of zeros means that amounts are unknown.
     """
 
     table: str
@@ -63,20 +67,20 @@ _STATIC = ("gender", "race", "ethnicity")
 _TABLES = {clinical.table for clinical in _CLINICAL} | {"person", "death"}
 _CODE_TABLES = ("concept", "concept_ancestor")
 _AS_TEXTS = ("person_id", "_source_value", "_date", "_datetime")
-"""Endings of the names of columns to read as texts in CSV files, to keep their exact values."""
+"""Suffixes of columns that are read as strings from CSV files, to keep their exact values."""
 _CODE = re.compile(r"([A-Z]+)//([1-9]\d*)(?://(?:([1-9]\d{0,17})|(.+)))?")
-"""Pattern of a code: its concept and, if it has one, the answer or unit as concept or text."""
+"""Pattern of a code: prefix, concept and, if present, an answer or unit as a concept or string."""
 _DOMAINS = {clinical.of.upper() for clinical in _CLINICAL} | {of.upper() for of in _STATIC}
 _VALUE = "value_as_number"
 _MORE = {
     "answer": ("value_as_concept_id", "value_as_string"),
     "unit": ("unit_concept_id", "unit_source_value"),
 }
-"""Columns that refine codes: a concept, or else the text of the source."""
+"""Columns that refine codes: a concept or, if missing, the string of the source."""
 
 
 def _read(folder: Location) -> Iterator[pd.DataFrame]:
-    """Yield events of each table: columns subject_id, time, code, numeric_value."""
+    """Yield the events of each table, in the columns that `event_frame` makes."""
     found = folder.tables(_TABLES)
     if "person" in found:
         yield from _persons(found["person"])
@@ -151,7 +155,7 @@ def _persons(location: Location) -> Iterator[pd.DataFrame]:
 
 
 def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
-    """Return codes of the concepts; rows without a concept have the source's codes."""
+    """Return the code of each row's concept; without a concept, the code names the source value."""
     concepts = _whole(table[f"{of}_concept_id"], where).fillna(0)
     codes = f"{of.upper()}//" + concepts.astype("string")
     if f"{of}_source_value" in table:
@@ -161,21 +165,21 @@ def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
 
 
 def _whole(column: pd.Series, where: str) -> pd.Series:
-    """Return whole numbers, even if a file has them as floats."""
+    """Return a column of whole numbers, which a file may store as floats."""
     numbers = pd.to_numeric(column, errors="coerce")
     bad = column[column.notna() & ~(numbers % 1 == 0).fillna(value=False)]
     if len(bad):
         raise BadInput(
-            f"{where} has {str(bad.iloc[0])!r} in its column {column.name!r}, which holds whole "
+            f"{where} has {str(bad.iloc[0])!r} in column {column.name!r}, which must hold whole "
             "numbers"
         )
     return numbers.astype("Int64")
 
 
 def _times(table: pd.DataFrame, date: str, where: str) -> pd.Series:
-    """Return the time of each row; without a time, the end of the row's date.
+    """Return the time of each row; if a row has only a date, the end of that day.
 
-    The CDM writes an unknown time as midnight, so midnight counts as a date without a time.
+    The CDM writes unknown times as midnight, so a time at midnight counts as a date.
     """
     given = [name for name in (f"{date}time", date) if name in table]
     if not given:
@@ -225,7 +229,7 @@ def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
 
 
 def _ancestors(location: Location, concepts: Collection[int]) -> dict[Any, list[int]]:
-    """Return the ancestors of these concepts and of all ancestors; no concept is its own."""
+    """Return the ancestors of these concepts, and of their ancestors."""
     columns = ["ancestor_concept_id", "descendant_concept_id"]
     wanted, n_wanted = set(concepts), -1
     found = pd.DataFrame({name: [] for name in columns}, dtype=int)
@@ -254,10 +258,10 @@ def _concepts(
 def _numbers(
     location: Location, numbers: Sequence[str], texts: Sequence[str] = ()
 ) -> Iterator[pd.DataFrame]:
-    """Yield pieces of a vocabulary table: columns of whole numbers, and existing columns of texts.
+    """Yield pieces of a vocabulary table: columns of whole numbers, and existing string columns.
 
     Raises:
-        BadInput: If a column of numbers is missing or has other values.
+        BadInput: If a column of numbers is missing, or has values that are not whole numbers.
     """
     for shard in shards(location):
         for piece in read_pieces(shard, (*numbers, *texts)):

@@ -1,9 +1,9 @@
 """CSV exports of Synthea as events.
 
-A row of a table becomes an event with the row's code: `CONDITION//444814009`. Observations have
-their own value, medications the number of dispenses, and supplies the quantity. The code of an
-imaging study has modality and body site:
-`IMAGING//CT//51185008`. The table of patients gives static events for gender, race and ethnicity,
+Each row of a table becomes an event with the row's code, as in `CONDITION//444814009`. The value of
+an event is the observed value for observations, the number of dispenses for medications, and the
+quantity for supplies. The code of an imaging study names modality and body site:
+`IMAGING//CT//51185008`. The patient table yields static events for gender, race and ethnicity,
 `MEDS_BIRTH` and `MEDS_DEATH`. Data known only later, such as the end of an encounter, is not read.
 """
 
@@ -23,7 +23,7 @@ from prefect_tune.tasks.data.schema import utc_times
 
 @dataclass(frozen=True, slots=True)
 class _Clinical:
-    """A table.
+    """A table whose rows are events.
 
     Attributes:
         prefix: Prefix of the table's codes.

@@ -43,7 +43,7 @@ _CODE_COLUMNS: Mapping[str, pa.DataType] = {
 def _read_meds_codes(
     location: Location, codes: Iterable[str]
 ) -> tuple[pd.DataFrame | None, list[str]]:
-    """Read `metadata/codes.parquet` of a MEDS data set; add a note if the file is unreadable."""
+    """Read `metadata/codes.parquet` of a MEDS data set; return a note if the file is unreadable."""
     file = location.below("metadata/codes.parquet")
     if not file.exists():
         return None, []
@@ -60,7 +60,7 @@ def _read_meds_codes(
     except Exception as error:  # any kind: file systems come from many libraries
         return None, [f"{file.url} cannot be read, so codes have no descriptions: {error!r}"]
     for code in {*codes} - (known := {*descriptions}):
-        base, _, text = code.rpartition("//")  # the text or unit of an event
+        base, _, text = code.rpartition("//")  # the string or unit of an event
         if base in known:
             parents[code] = {base}
             descriptions[code] = ": ".join(filter(None, (descriptions[base], text)))
@@ -89,7 +89,7 @@ def _read(location: Location, texts: Sequence[str]) -> list[pd.DataFrame]:
         frame.select_dtypes(["object", "string"]).dropna(axis=1, how="all") for frame in frames
     ]
     if mixed := numbers & {str(name) for frame in texts_of for name in frame}:
-        # One text among numbers makes a column of a single file texts, and so in several files.
+        # One string among numbers makes a whole column strings, in several files as in one file.
         frames = [read_table(file, [*texts, *mixed], of_rows=True) for file in files]
     if files[0].folders:
         notes.append(_add_folder_columns(location, files, frames, texts))
@@ -97,7 +97,7 @@ def _read(location: Location, texts: Sequence[str]) -> list[pd.DataFrame]:
         without = [f.url for f, frame in zip(files, frames, strict=True) if name not in frame]
         if without:
             few = f"{len(without)} of {len(files)} files, such as {without[0]}"
-            notes.append(f"column {name} is missing in {few}; these rows have a gap")
+            notes.append(f"column {name} is missing in {few}; its value is missing in these rows")
     frames[0].attrs[NOTES] = [*frames[0].attrs.get(NOTES, ()), *notes]
     return frames
 
@@ -108,9 +108,9 @@ def _add_folder_columns(
     frames: Sequence[pd.DataFrame],
     texts: Sequence[str],
 ) -> str:
-    """Add the columns in names of folders, typed as in a CSV file, and return a note on them.
+    """Add the columns that folder names define, typed as in a CSV file, and return a note on them.
 
-    A column that is in the files, too, stays.
+    A column that is also in the files is not replaced.
     """
     named = dict.fromkeys(name for file in files for name, _ in file.folders)
     values = []

@@ -133,7 +133,7 @@ EXPORTS = {
         "(30 rows)",
     ),
     "totals": (PLAIN + "Total:,5,\n", "Total:,5"),
-    "empty rows": (PLAIN + ",,\n,,\n", "(2)"),
+    "empty rows": (PLAIN + ",,\n,,\n", "skipped 2 lines"),
     "a remark": (PLAIN + "\nSource: ward 3, 2024\n", "Source: ward 3, 2024"),
     "single quotes": (PLAIN.replace("ill", "'ill, or'").replace("well", "'well'"), "single quotes"),
     "blanks": (PLAIN.replace(",", ", ").replace("ill", '"ill, or"'), ""),

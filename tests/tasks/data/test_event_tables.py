@@ -139,7 +139,7 @@ def test_strings_and_units_become_part_of_the_code(tmp_path, monkeypatch, change
     ]  # fmt: skip
     assert set(events["value"][events["code"].isin(["LAB//X//mg/dl", "LAB//Y"])]) == {1.5}
     assert any("several units of 1 code" in note for note in notes)
-    assert any("text values of 2 codes" in note for note in notes)
+    assert any("string values of 2 codes" in note for note in notes)
     known = events["code"].cat.categories
     for who in (1, 5):
         one = change(results()[lambda frame, who=who: frame["subject_id"] == who])

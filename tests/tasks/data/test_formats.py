@@ -270,7 +270,7 @@ CONDITIONS = "conditions.csv"
         (omop_with("person", year_of_birth=1950.5), {}, "1950.5"),
         (omop_with("person", month_of_birth=13), {}, "1950-13"),
         (omop_labelled("1949-01-01"), {}, f"patient {BIG}"),
-        (omop_labelled("1980-01-01"), {}, "birth aside"),
+        (omop_labelled("1980-01-01"), {}, "apart from birth"),
         (omop_labelled(""), {"test": "labels.csv"}, "without a time"),
         (write_omop, {"group": "site"}, "--group"),
         (write_omop, {"format": "meds"}, "MEDS data"),

@@ -168,7 +168,7 @@ def test_dropped_columns_are_noted_with_options_that_keep_columns(tmp_path) -> N
     kept = read(
         path, categorical=("name", "count", "drug"), drop=("empty",), drop_missing_target=True
     )
-    assert any(note.startswith("4 rows") for note in kept.notes)
+    assert any(note.startswith("left out: 4 rows") for note in kept.notes)
     assert str(kept.X["count"].dtype) == "category"
     assert kept.X["name"].nunique() == len(kept) == 146
     assert kept.X["drug"].nunique() == 3
