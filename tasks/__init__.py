@@ -1,11 +1,11 @@
-"""Data and estimators: everything needed to evaluate a pipeline.
+"""Data and estimators: all that is needed to evaluate a pipeline.
 
-`data` reads the user's input into a data set and splits it. `catalogue` has algorithms and spaces.
-A `user_space` comes from `user_code`, the user's file and the code behind it. `objective` judges a
-pipeline. `bad_input` is the error for unusable input. `problem` is everything about a study that a
-trial needs, including its plugins.
+`data` reads the user's input into a data set and splits the data set. `catalogue` has algorithms
+and spaces. A `user_space` is defined in `user_code`: the user's file and the modules it imports.
+`objective` has metrics and constraints. `bad_input` is the error for unusable input. `problem` has
+all properties of a study that a trial needs, including plugins.
 
-A `trial` runs a path of steps, served by the cache or made by `fitting`. `final` has the models of
-a study. `prefect_tasks` run all this in a `sandbox` of a Dask worker, with a number of `threads`
-for each call.
+A `trial` runs the steps of a path; results come from the cache or from `fitting`. `final` makes the
+models of a study. `prefect_tasks` run trials and final models in a `sandbox` of a Dask worker;
+`threads` limits the threads of each call.
 """

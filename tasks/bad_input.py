@@ -1,7 +1,7 @@
-"""The exception for input that cannot be used, and the names of options in messages.
+"""The exception for unusable input, and the spelling of options in messages.
 
-Messages name options as on the command line, such as `--drop`. In a call from Python, they are
-parameters, such as `drop`. Text in backticks is a command, and stays one.
+Messages name options as on the command line, such as `--drop`. For callers from Python, options are
+rewritten as parameters, such as `drop`. Text in backticks is a command and is not rewritten.
 """
 
 import re
@@ -25,7 +25,7 @@ _n_commands = 0
 
 
 class BadInput(ValueError):  # noqa: N818 - reads as a diagnosis
-    """The user's input cannot be used: `reason`, and `remedy` if there is one.
+    """The user's input cannot be used, because of `reason`; `remedy` may be empty.
 
     The message, with passwords masked, reads `--option value: reason; remedy`.
     """
@@ -38,7 +38,7 @@ class BadInput(ValueError):  # noqa: N818 - reads as a diagnosis
         self.reason, self.option, self.value, self.remedy = reason, option, value, remedy
 
     def with_remedy(self, remedy: str) -> Self:
-        """Return the same error with another remedy."""
+        """Return a copy of the error with another remedy."""
         return type(self)(self.reason, option=self.option, value=self.value, remedy=remedy)
 
 
@@ -59,7 +59,7 @@ def need_column(column: str, columns: Iterable[str], where: str, **given: Any) -
 
 
 def shown_columns(columns: Iterable[object]) -> str:
-    """Return the names of columns for a message, only the first ones of a long list."""
+    """Return the names of columns for a message; a long list is cut off."""
     names = [str(name) for name in columns]
     n_more = len(names) - _SHOWN_COLUMNS
     shown = ", ".join(names[:_SHOWN_COLUMNS])
@@ -68,7 +68,7 @@ def shown_columns(columns: Iterable[object]) -> str:
 
 @contextmanager
 def command_line() -> Iterator[None]:
-    """Name options as on the command line while the body, a command, runs."""
+    """Keep options in the spelling of the command line while the body runs."""
     global _n_commands  # noqa: PLW0603 - threads of the command are to see it
     _n_commands += 1
     try:
@@ -78,7 +78,7 @@ def command_line() -> Iterator[None]:
 
 
 def for_caller(text: str) -> str:
-    """Return a message with the option names of the caller of this process.
+    """Return a message with options spelled for the caller: command line or Python.
 
     >>> for_caller("use --folds 2 or another --test-size, see `prefect-tune run --help`")
     'use folds=2 or another test_size, see `prefect-tune run --help`'
@@ -98,7 +98,7 @@ def _parameter(found: re.Match[str]) -> str:
 
 @contextmanager
 def errors_for_caller() -> Iterator[None]:
-    """Name options in this package's errors from the body as the caller does."""
+    """Spell options in `BadInput` errors of the body as the caller does."""
     try:
         yield
     except Exception as error:

@@ -1,8 +1,8 @@
-"""The Prefect tasks of trials and of the work after them.
+"""The Prefect tasks of trials, and of the final model after the trials.
 
-They are thin, so that the UI shows them, and use none of Prefect's caching and persistence. Each
-calls a plain function in a sandbox, and shows the steps that the function reports. A step served by
-the cache in every fold ends as Cached.
+These tasks exist to be shown in Prefect's UI; Prefect's own caching and persistence are off. Each
+task calls a plain function in a sandbox, and shows the steps that the function reports as task
+runs. If the cache served a step in every fold, the task run of the step ends as Cached.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,16 +38,19 @@ from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, load, run_tr
 SHOWN: Mapping[str, Any] = {
     "cache_policy": NO_CACHE,
     "persist_result": False,
-    "retries": 0,  # regardless of Prefect's setting: a failure is an outcome
-    "log_prints": False,  # regardless of Prefect's setting: prints belong to the trial
+    "retries": 0,  # whatever Prefect's settings say: a failure is an outcome
+    "log_prints": False,  # whatever Prefect's settings say: prints belong to the trial
 }
-"""Options of tasks that Prefect only shows."""
+"""Options of tasks: Prefect shows them, but neither caches, retries nor persists."""
 REFIT_TIMES = 3.0
-"""Time limit of a fit on all training rows, in multiples of a trial's limit."""
+"""Time limit of a fit on all training rows, as a multiple of a trial's limit."""
 
 
 class ServedStep:
-    """References to a step's artifacts, in a plain class, so that Prefect links the task run."""
+    """References to a step's results.
+
+    The class is plain, so that Prefect links the task run to the next step's.
+    """
 
     __slots__ = ("__weakref__", "keys")
 
@@ -60,7 +63,7 @@ def run_step(
     algorithm: str,  # noqa: ARG001 - names the task run
     before: ServedStep | None,  # noqa: ARG001 - Prefect draws the edge from it
 ) -> State[Any]:
-    """Wait for one step in all folds; `before` gives Prefect an edge from the last step."""
+    """Wait for one step in all folds; `before` makes Prefect draw an edge from the last step."""
     try:
         done = call.step_done()
     except CallEnded as ended:
@@ -81,7 +84,7 @@ def step_task(step: str) -> Callable[..., State[Any]]:
 
 
 def state_of(ended: CallEnded, message: str = "", data: Any = None) -> State[Any]:
-    """Return the state of a task run whose call was ended."""
+    """Return the state of a task run whose call has ended without a result."""
     message = message or str(ended)
     if ended.kind is None:
         return Cancelled(message=message)
@@ -91,12 +94,12 @@ def state_of(ended: CallEnded, message: str = "", data: Any = None) -> State[Any
 
 @dataclass
 class ShownCall:
-    """A call in a sandbox whose steps are shown as task runs.
+    """A call in a sandbox, with steps shown as task runs.
 
     Attributes:
-        what: Subject of warnings, such as a trial with its number.
+        what: Subject of warnings, such as `trial 7`.
         report: Steps that become task runs.
-        n_task_runs: Task runs so far, the caller's own included.
+        n_task_runs: Number of task runs so far, including the caller's own.
         printed: Output of the call.
     """
 
@@ -110,8 +113,8 @@ class ShownCall:
     def run(self, function: Callable[..., Any], limits: Limits, **arguments: Any) -> Any:
         """Return the value of `function(context, **arguments)`, run in a sandbox.
 
-        A call whose sandbox is killed by another process, such as the kernel, has a second attempt.
-        Raises `CallEnded`, `NoSandbox` if none can be started, and errors of the function.
+        If another process, such as the kernel, kills the sandbox, the call is tried once more.
+        Raises `CallEnded`, `NoSandbox` if no sandbox can be started, and errors of the function.
         """
         arguments = {"context": self.context, **arguments}
         memory_bytes = self.context.memory_limit_bytes or self.task.memory_bytes
@@ -128,7 +131,7 @@ class ShownCall:
                 except CallEnded as ended:
                     if not ended.may_repeat or is_last:
                         raise
-                    text = f"{self.what} runs again: {ended}"
+                    text = f"{self.what} is run again: {ended}"
                     self.task.observe(Notice("killed", text, self.what))
                 else:
                     if isinstance(value, TrialOutcome) and value.evaluation is None:
@@ -161,15 +164,15 @@ def evaluate(
     limit_seconds: float | None = None,
     pilot_seconds: float | None = None,
 ) -> State[TrialOutcome]:
-    """Evaluate a trial; a failed trial ends Failed, with the reason as its message.
+    """Evaluate a trial; if the trial fails, the task run ends Failed with the reason.
 
-    `report` selects steps that become task runs. `limit_seconds` of None stands for the limit of
-    the study's trials, and `pilot_seconds` is as in `evaluate_query`.
+    `report` selects the steps that become task runs. If `limit_seconds` is None, the study's limit
+    of a trial applies. `pilot_seconds` is as in `evaluate_query`.
     """
     shown = ShownCall(f"trial {number}", context, report)
     limits = Limits(context.trial_seconds if limit_seconds is None else limit_seconds)
     if limits.seconds < context.trial_seconds:
-        why = "by measured costs and the time left; set another limit with --trial-timeout"
+        why = "from measured costs and the time left; --trial-timeout sets another limit"
         limits = replace(limits, remedy=why)
     ended: CallEnded | None = None
     try:
@@ -206,7 +209,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A value, and the task runs reported for it."""
+    """A value, and the number of task runs that were reported."""
 
     value: Any
     n_task_runs: int
@@ -220,12 +223,12 @@ def _call(
     function: Callable[..., Any],
     **arguments: Any,
 ) -> Shown:
-    """Call a function that is no trial, within `times` the time limit of a trial.
+    """Call a function other than a trial; its time limit is `times` the limit of a trial.
 
     Raises `TimeoutError`, `MemoryError` or `RuntimeError` if the call was ended.
     """
     shown = ShownCall(what, context, report)
-    remedy = f"{times:g} times the limit of a trial, raise it with --trial-timeout"
+    remedy = f"{times:g} times the limit of a trial; raise the limit with --trial-timeout"
     limits = Limits(times * context.trial_seconds, remedy=remedy)
     try:
         return Shown(shown.run(function, limits, **arguments), shown.n_task_runs)
@@ -243,9 +246,10 @@ def refit_member(
     report: Report,
     times: float = REFIT_TIMES,
 ) -> State[Shown]:
-    """Fit a trial's `Optimizer.refit` query on all training rows, and pin its artifacts.
+    """Fit a query (a trial's `Optimizer.refit`) on all training rows, and pin the step results.
 
-    `report` selects steps that become task runs. The limit is `times` a trial's time limit.
+    `report` selects the steps that become task runs. The time limit is `times` the limit of a
+    trial.
     """
     member = Member(number, query)
     done = _call(f"refit of trial {number}", context, report, times, make_member, member=member)
@@ -261,10 +265,10 @@ def refit(
     report: Report = "steps",
     times: float = REFIT_TIMES,
 ) -> State[Shown]:
-    """Fit members on all training rows, or take them from the cache, and store the study's model.
+    """Store the study's final model; members are fitted on all training rows or cached.
 
-    `what` names the task run and `report` selects steps that become task runs. The limit per member
-    is `times` a trial's time limit. The value is the time in seconds.
+    `what` names the task run, and `report` selects the steps that become task runs. The time limit
+    per member is `times` the limit of a trial. The value is the time taken, in seconds.
     """
     times *= len(members)
     done = _call(f"refit of {what}", context, report, times, make_model, members=members)
@@ -273,9 +277,9 @@ def refit(
 
 @task(name="score", task_run_name="score {what}", **SHOWN)
 def score(what: str, context: StudyContext, alone: Member | None = None) -> State[Shown]:
-    """Score the study's model, or the trial `alone`, on the test rows; `what` names the task run.
+    """Score the study's model, or the single trial `alone`, on the test rows.
 
-    The limit is a few times a trial's time limit.
+    `what` names the task run. The time limit is a multiple of the limit of a trial.
     """
     done = _call(f"score of {what}", context, "trial", REFIT_TIMES, scored_on_test, alone=alone)
     test: LossOnTest = done.value
@@ -293,7 +297,7 @@ def compare_models(
     challenger: StudyModel,
     rules: DecisionRules,
 ) -> State[Shown]:
-    """Compare two models as `compare_on_fresh_rows` does; the limit is as in `score`."""
+    """Compare two models on fresh rows; the time limit is as in `score`."""
     models = {"champion": champion, "challenger": challenger, "rules": rules}
     done = _call(f"comparison of {what}", context, "trial", REFIT_TIMES, compared, **models)
     outcome: ModelComparison = done.value

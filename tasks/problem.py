@@ -1,7 +1,7 @@
-"""The problem of a study, which never changes, and the context that travels with each trial.
+"""The problem of a study, which never changes, and the context that is sent with each trial.
 
 A study records the plugins (declarations of other distributions) that it uses, each with the
-distribution's version and a digest of its code. Workers prove that they have the same.
+version of the distribution and a digest of the code. Workers must have the same plugins.
 """
 
 from collections.abc import Mapping
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 REGISTRIES: Mapping[str, Registry[Any]] = {
     registry.kind: registry for registry in (METHODS, METRICS, SPACES, FORMATS)
 }
-"""Registries by the kind of their declarations."""
+"""Registries by kind of declaration."""
 _SHARE_OF_MEMORY = 0.9
 """The trials' share of a machine's memory; the flow and the server use the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """Limits of a trial: wall time on its worker, and resident memory (None: the worker's own)."""
+    """Limits of a trial: wall time on a worker, and resident memory (None: the worker's limit)."""
 
     seconds: float
     memory_bytes: int | None = None
 
 
 def share_of_memory(n_workers: int, memory_bytes: int | None = None) -> int:
-    """Return each worker's share of memory, by default of this machine or container."""
+    """Return each worker's share of the memory, by default of this machine or container."""
     if memory_bytes is None:
         from distributed.system import MEMORY_LIMIT  # noqa: PLC0415 - plans are read without Dask
 
@@ -54,10 +54,10 @@ def share_of_memory(n_workers: int, memory_bytes: int | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class UsedPlugin:
-    """A declaration of another distribution, as a study uses it.
+    """A declaration of another distribution that a study uses.
 
     Attributes:
-        digest: Digest of its code and of all modules it imports that count by content.
+        digest: Digest of the plugin's code and of all imported modules that count by content.
     """
 
     kind: str
@@ -68,26 +68,26 @@ class UsedPlugin:
 
 
 def used_plugins(names: Mapping[str, str]) -> tuple[UsedPlugin, ...]:
-    """Return the plugins, by kind, that a study uses; raises UnusablePlugin if one cannot load."""
+    """Return the plugins that a study uses, by kind; may raise `UnusablePlugin`."""
     entries = ((kind, REGISTRIES[kind].plugin(name)) for kind, name in names.items())
     return tuple(_used(kind, entry) for kind, entry in entries if entry is not None)
 
 
 @cache
 def check_plugins(used: tuple[UsedPlugin, ...]) -> None:
-    """Raise BadInput, with the remedy, if a plugin of a study is missing or different here."""
+    """Raise `BadInput`, with a remedy, if a plugin of a study is missing or different here."""
     for plugin in used:
         entry = REGISTRIES[plugin.kind].plugin(plugin.name)
         found = None if entry is None else _used(plugin.kind, entry)
         if found == plugin:
             continue
-        here = "nothing of that name"
+        here = "no plugin of this name"
         if found is not None:
             here = f"{found.distribution} {found.version} with the code {found.digest[:12]}"
         wanted = f"{plugin.distribution}=={plugin.version}"
         raise BadInput(
-            f"the study uses {plugin.kind} {plugin.name!r} of {plugin.distribution} "
-            f"{plugin.version} with the code {plugin.digest[:12]}; installed here is {here}",
+            f"the study uses {plugin.kind} {plugin.name} of {plugin.distribution} {plugin.version} "
+            f"with the code {plugin.digest[:12]}, but {here} is installed here",
             remedy=f"install the same {wanted} everywhere, or start a new study",
         )
 
@@ -117,11 +117,11 @@ class Problem:
         dataset: Digest of the data set.
         split: Digest of the split.
         space: Name of the space, or `FILE.py:NAME` for a user's space.
-        space_code: Text of the user's file; empty for a space of the catalogue.
-        positive: Position of the positive class of two.
-        algorithms: Algorithm ids of each searched step when the study started, by step.
+        space_code: Source of the user's file; empty for a space of the catalogue.
+        positive: Position of the positive class, if there are two classes.
+        algorithms: Algorithms (ids) of each searched step when the study started, by step.
         plugins: Declarations of other distributions that the study uses.
-        behind: Modules and data files behind the space that were not installed from a wheel.
+        behind: Modules and data files that the space uses and that were not installed from a wheel.
     """
 
     dataset: str
@@ -138,12 +138,12 @@ class Problem:
 
     @property
     def running_plugins(self) -> tuple[UsedPlugin, ...]:
-        """Plugins that trials need; formats are not needed once data is stored."""
+        """Plugins that trials need: all but formats, because the data is already stored."""
         return tuple(plugin for plugin in self.plugins if plugin.kind != "format")
 
     @property
     def records(self) -> tuple[str, str]:
-        """Record ids of the data and of the split."""
+        """Records of the data set and the split."""
         return dataset_record(self.dataset), split_record(self.split)
 
     def to_json(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Problem:
         return from_document(cls, {**document, "algorithms": tuple(algorithms)})
 
     def find_space(self) -> "Space":
-        """Return the space as the study started with it, if possible, and prepare unpickling."""
+        """Return the space as it was when the study started, and register the user's modules."""
         from prefect_tune.tasks.user_space import load_user_space  # noqa: PLC0415 - heavy
 
         check_plugins(self.running_plugins)
@@ -166,9 +166,10 @@ class Problem:
         return self.as_started(space_named(self.space))
 
     def as_started(self, space: "Space") -> "Space":
-        """Return a space without the algorithms added since the study started.
+        """Return a space without algorithms that were added after the study started.
 
-        A study can therefore resume after its space grew; any other change shows in the digest.
+        Thus a study can be resumed after algorithms were added; any other change of the space
+        changes its digest.
         """
         if not self.algorithms or space.digest == self.space_digest:
             return space
@@ -184,29 +185,29 @@ class Problem:
 def _part_of(space: "Space", algorithms: AlgorithmIds) -> "Space":
     try:
         return space.restricted_to(dict(algorithms))
-    except (KeyError, ValueError):  # a step is new, or has lost all its algorithms
+    except (KeyError, ValueError):  # a step is new, or all its algorithms were removed
         return space
 
 
 def algorithm_ids(space: "Space") -> AlgorithmIds:
-    """Return the algorithm ids of each searched step."""
+    """Return the ids of the algorithms of each searched step."""
     return tuple((step.name, tuple(a.id for a in step.algorithms)) for step in space.searched)
 
 
 @dataclass(frozen=True, slots=True)
 class StudyContext:
-    """Everything about a study that travels to a worker with a trial.
+    """All properties of a study that are sent to a worker with a trial.
 
     Attributes:
-        use_cache: Whether to read and write artifacts in the cache.
-        memory_limit_bytes: Memory limit of a trial, and largest estimate to start a step at; None
-            for the worker's memory.
+        use_cache: Whether to read and write step results in the cache.
+        memory_limit_bytes: Memory limit of a trial; steps with a larger estimate are not started.
+            None for the worker's memory.
         trial_seconds: Time limit of a trial.
-        cache_area: Cache area that shares no artifacts with others; empty for the common area.
+        cache_area: Name of a separate area of the cache; empty for the common area.
         quantities: Quantities to measure in addition to the loss.
-        epochs: Epochs of a full training of iterative models (t_max); None to fit them at once.
-        bootstraps: Bootstraps whose risks evaluations report; None for no risks.
-        most_threads: Most threads a fit may use if they pay off.
+        epochs: Epochs of a full training of iterative models (t_max); None to train without epochs.
+        bootstraps: Bootstraps for which evaluations report risks; None for no risks.
+        most_threads: Largest number of threads that a fit may use.
     """
 
     study: str
@@ -224,5 +225,5 @@ class StudyContext:
 
 @lru_cache(maxsize=4)
 def open_store(address: StoreAddress) -> ArtifactStore:
-    """Open the store at an address, once per process; StoreRefused if it cannot be used."""
+    """Open the store at an address, once per process; may raise `StoreRefused`."""
     return ArtifactStore(address)

@@ -1,7 +1,7 @@
-"""Threads of trials: one each, except for large fits whose results do not depend on the number.
+"""Threads of trials: one per trial, except for large fits whose result is independent of threads.
 
-The number of workers times threads never exceeds the number of cores. Linear algebra always uses
-one thread, because the order in which threads add numbers changes the last digits.
+The number of workers times the number of threads never exceeds the number of cores. Linear algebra
+always uses one thread, because the order in which threads add numbers changes the last digits.
 """
 
 import os
@@ -27,15 +27,15 @@ _ARGUMENTS = ("n_jobs", "nthread", "num_threads", "thread_count")
 
 
 _LOCK, _FORMER = Lock(), list[dict[str, str | None]]()
-"""The environment before each `one_thread` whose body runs."""
+"""Environments before `one_thread`, one for each body that is running."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit libraries to one thread in the body, including libraries loaded there.
+    """Limit libraries to one thread in the body, including libraries loaded in the body.
 
-    Several threads add numbers in varying order. This changes the last digits, and can change
-    results such as nearest neighbours.
+    Several threads add numbers in varying order. This changes the last digits, and thereby can
+    change results such as nearest neighbors.
     """
     with _LOCK:
         before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
@@ -55,11 +55,11 @@ def one_thread() -> Iterator[None]:
 
 
 def with_one_thread(estimator: Any) -> Any:
-    """Set the number of threads to 1 where an estimator, or one inside it, leaves it open."""
+    """Set the number of threads to 1 in an estimator and inner estimators, unless already set."""
     if not hasattr(estimator, "get_params"):
         return estimator
     parameters = estimator.get_params(deep=True)
-    # Some return only parameters that were set.
+    # Some estimators return only parameters that were set.
     accepted = signature(type(estimator)).parameters
     parameters |= {
         n: accepted[n].default for n in {*_ARGUMENTS}.intersection(accepted) - {*parameters}
@@ -73,19 +73,19 @@ def with_one_thread(estimator: Any) -> Any:
 
 
 OPENMP = "openmp"
-"""Way to give threads to a fit that uses as many as OpenMP allows; see `Algorithm.threads`."""
+"""Value of `Algorithm.threads` for fits that use as many threads as OpenMP allows."""
 _CELLS_PER_THREAD = 500_000
 """Rows times columns per thread of a fit."""
 
 
 def fit_threads(n_cells: float, most: int) -> int:
-    """Return the threads for a fit on so many cells, or non-zeros if sparse, at most `most`."""
+    """Return the number of threads for a fit on `n_cells` cells (non-zero ones if sparse)."""
     return max(1, min(most, int(n_cells / _CELLS_PER_THREAD)))
 
 
 @contextmanager
 def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
-    """Give several threads to a fit within `one_thread`, and restore the estimator afterwards.
+    """Give several threads to a fit inside `one_thread`; restore the estimator afterwards.
 
     `way` is the algorithm's `threads` declaration; empty for one thread.
     """
@@ -95,7 +95,7 @@ def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
         with _controller(len(sys.modules)).limit(limits={"openmp": n_threads, "blas": 1}):
             yield
         for part in vars(estimator).values():
-            if hasattr(part, "n_threads"):  # set by estimators that bin columns
+            if hasattr(part, "n_threads"):  # for the estimators' binning of columns
                 part.n_threads = 1
     else:
         former = estimator.get_params()[way]

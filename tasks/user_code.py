@@ -1,15 +1,16 @@
-"""A user's file and the code behind it, which travel as text, and versions of all other code.
+"""A user's file with the modules it imports, sent to workers as source; versions of other code.
 
-What stands beside the file, or on the import path without an installed distribution, counts and
-travels by content. So do distributions installed as editable, from a folder or from a repository.
-All others count by version, and workers have their own.
+Modules next to the file, or on the import path without an installed distribution, are identified by
+content and sent to workers. The same holds for distributions installed as editable, from a folder
+or from a repository. All other distributions are identified by version and must be installed on
+workers.
 
-The dotted path of an estimator contains the digest of the code behind it. Keys therefore never
-match artifacts of other code, and studies with different versions of a module can share a process.
-Comments, docstrings and layout do not enter the digest. Modules are found through the imports in
-their source. A module without source, such as a compiled one, does not travel.
+The dotted path of a user's estimator contains the digest of this code. Therefore cache keys never
+match results of other code, and studies with different versions of a module can share a process.
+Comments, docstrings and layout do not affect the digest. Modules are found by following imports in
+sources. Modules without source, such as compiled modules, are not sent.
 
-An exception that would end the worker, such as `sys.exit`, becomes an error of the algorithm.
+Exceptions that would end the worker, such as `SystemExit`, become errors of the algorithm.
 """
 
 import ast
@@ -51,11 +52,12 @@ _REPAIRS = "prefect_tune.tasks.catalogue.construction.REPAIRS"
 _LOADERS = frozenset(
     {"import_module", "spec_from_file_location", "SourceFileLoader", "run_path", "run_module"}
 )
-"""Functions of Python's modules that run code that the source of their caller may not name."""
+"""Functions that load code which no import in the caller's source names."""
 _LOADS_CODE = frozenset({"exec", "eval", "__import__", *_LOADERS, *(f".{n}" for n in _LOADERS)})
-"""Names and attributes that do so. As a method, `model.eval()` does something else."""
+"""Names and attributes that load code; `eval` only as a name, because `model.eval()` is unrelated.
+"""
 _BUILTINS = frozenset({".exec", ".eval", ".__import__"})
-"""Attributes that do so in a source that imports `builtins`."""
+"""Attributes that load code in a source that imports `builtins`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,13 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class CodeBehind:
-    """Code behind a user's file that counts by content, as the study started with it.
+    """Modules behind a user's file that are identified by content, as when the study started.
 
     Attributes:
-        modules: Modules that travel as source, sorted by name.
-        unfollowed: Top-level modules that cannot travel, with the reason in brackets, sorted.
+        modules: Modules that are sent as source, sorted by name.
+        unfollowed: Top-level modules that cannot be sent, with the reason in parentheses, sorted.
         folder: Folder of the user's file, where workers look for unfollowed modules.
-        nonce: Random text that keeps results of unfollowed code out of other studies.
+        nonce: Random string in cache keys, so that no other study uses results of unfollowed code.
         files: Data files that algorithms depend on.
     """
 
@@ -103,7 +105,7 @@ class CodeBehind:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Texts that determine the behaviour of the code: names, sources and the nonce."""
+        """Strings that identify the code: names, sources and the nonce."""
         named = [part for m in self.modules for part in (repr((m.name, m.is_package)), m.text)]
         return (*named, *([self.nonce] if self.nonce else []))
 
@@ -112,7 +114,7 @@ NO_CODE_BEHIND = CodeBehind()
 
 
 def read_user_code(argument: str, option: str = "space") -> str:
-    """Read the text of the file in `FILE.py:NAME`; BadInput if unreadable or without a name."""
+    """Read the source of the file in `FILE.py:NAME`; may raise `BadInput`."""
     file, _, name = argument.partition(":")
     if not name.isidentifier():
         text = f"write {file}:NAME, with a name defined in the file"
@@ -125,7 +127,7 @@ def read_user_code(argument: str, option: str = "space") -> str:
 
 
 def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:
-    """Yield the files whose content has changed since the study started, but no deleted files."""
+    """Yield files whose content has changed since the study started; deleted files are skipped."""
     texts = [(str(Path(file).expanduser()), code)] if code else []
     for path, known in [*texts, *((m.file, m.text) for m in behind.modules if m.file)]:
         with suppress(OSError, UnicodeDecodeError):
@@ -136,7 +138,7 @@ def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:
 
 
 def content_of(file: str) -> str:
-    """Return the current digest of a data file; empty if it cannot be read."""
+    """Return the current digest of a data file; empty if the file cannot be read."""
     try:
         status = Path(file).stat()
         return _content(file, status.st_mtime_ns, status.st_size, status.st_ino)
@@ -156,12 +158,12 @@ def follow(
     modules: Iterable[str] = (),
     is_followed: Callable[[str], bool] | None = None,
 ) -> CodeBehind:
-    """Follow the imports of a user's text and of `modules`, including imports inside functions.
+    """Follow the imports of a user's source and of `modules`, including imports in functions.
 
-    The text can import neighbours of its `file`, which is None for code without a file.
-    `is_followed` replaces the rule that modules count by content unless they are installed.
+    The source can import modules next to its `file`, which is None for code without a file. By
+    default, modules are followed unless they are installed; `is_followed` replaces this rule.
     """
-    invalidate_caches()  # a neighbour may have just been written
+    invalidate_caches()  # a module next to the file may have just been written
     folder = None if file is None else str(file.absolute().parent)
     by_version = cache(lambda package: is_installed(package, folder))
     is_followed = is_followed or (lambda name: not by_version(name.partition(".")[0]))
@@ -172,7 +174,7 @@ def follow(
     while waiting:
         name = waiting.pop()
         spec = find_module(name, folder) if name not in found and is_followed(name) else None
-        if spec is None:  # done, installed, or a name inside a module
+        if spec is None:  # already found, installed, or a name inside a module
             continue
         origin, is_package = spec.origin or "", spec.submodule_search_locations is not None
         source = getattr(spec.loader, "get_source", lambda _: None)(name) if origin else ""
@@ -192,14 +194,14 @@ def follow(
     )
 
 
-_LOADING = "it runs code that its source does not name"
+_LOADING = "it loads code that imports in its source do not name"
 
 
 @cache
 def _imported_by(text: str, package: str) -> tuple[frozenset[str], bool]:
-    """Return the imports of a source with their parents, and whether it runs code it does not name.
+    """Return a source's imports with their parents, and whether it loads code in other ways.
 
-    Relative imports are resolved in `package`.
+    Relative imports are resolved relative to `package`.
     """
     imported, used = set[str](), set[str]()
     with suppress(SyntaxError, ValueError):  # reported when the code runs
@@ -226,7 +228,7 @@ def _with_parents(name: str) -> set[str]:
 
 
 def find_module(name: str, folder: str | None) -> ModuleSpec | None:
-    """Find a module in a folder or else on the path, without importing anything."""
+    """Find a module in a folder, or else on the import path, without importing anything."""
     near, places = None, None
     if parent := name.rpartition(".")[0]:
         within = find_module(parent, folder)
@@ -242,16 +244,16 @@ def find_module(name: str, folder: str | None) -> ModuleSpec | None:
 
 @cache
 def packages_of_distributions() -> dict[str, tuple[str, ...]]:
-    """Return the distributions of each top-level name, sorted; read once per process."""
+    """Return the sorted distributions of each top-level package; computed once per process."""
     found = packages_distributions()
     return {package: tuple(sorted(set(names))) for package, names in found.items()}
 
 
 def is_installed(package: str, folder: str | None = None) -> bool:
-    """Return whether a top-level module counts by the version of its distribution.
+    """Return whether a top-level module is identified by the version of its distribution.
 
-    Distributions installed as editable, from a folder or from a repository count by content, for
-    their code can change within a version.
+    Distributions installed as editable, from a folder or from a repository are identified by
+    content, because their code can change without a new version.
     """
     if package in sys.stdlib_module_names or package == _OURS:
         return True
@@ -272,18 +274,18 @@ def is_installed(package: str, folder: str | None = None) -> bool:
 
 
 def is_user_code(module: str) -> bool:
-    """Return whether a module was loaded from a user's text."""
+    """Return whether a module was loaded from a user's source."""
     return module.startswith(_PREFIX)
 
 
 def plain_module(module: str) -> str:
-    """Return the name under which users import a travelling module; empty for a file itself."""
+    """Return the name under which the user imports a sent module; empty for the file itself."""
     return module.partition(".")[2]
 
 
 @cache
 def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) -> ModuleType:
-    """Run a text as a module, once per process; BadInput has the line in `file` and the error."""
+    """Run a source as a module, once per process; `BadInput` has the line in `file`."""
     name = _PREFIX + code_digest("user code", [text, *behind.texts])[:32]
     if name in sys.modules:
         return sys.modules[name]
@@ -292,11 +294,11 @@ def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) ->
         module.__path__, module.__package__ = [], name
         _BEHIND.setdefault(name, {one.name: one for one in behind.modules})
         if behind.folder and behind.folder not in sys.path:
-            sys.path.append(behind.folder)  # for modules that cannot travel
-    sys.modules[name] = module  # class definitions look their module up here
+            sys.path.append(behind.folder)  # for modules that cannot be sent
+    sys.modules[name] = module  # class definitions look up their module here
     try:
         _run(module, text, file)
-    except (Exception, SystemExit) as error:  # a script's sys.exit() must not end this process
+    except (Exception, SystemExit) as error:  # sys.exit() in a script must not end this process
         for loaded in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
             del sys.modules[loaded]
         frames = traceback.extract_tb(error.__traceback__)
@@ -308,7 +310,7 @@ def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) ->
 
 
 _BEHIND: dict[str, Mapping[str, UserModule]] = {}
-"""Travelling modules by dotted name, by the name of the file that imports them."""
+"""Sent modules by dotted name, for each user's file (by its module name)."""
 
 
 def _run(module: ModuleType, text: str, file: str) -> None:
@@ -322,7 +324,7 @@ def _run(module: ModuleType, text: str, file: str) -> None:
 
 @cache
 def _builtins_of(root: str) -> dict[str, Any]:
-    """Return builtins whose `__import__` looks for a file's travelling modules first."""
+    """Return builtins whose `__import__` first looks for modules sent with the file."""
     packages = {name.partition(".")[0] for name in _BEHIND[root]}
     usual: Callable[..., Any] = builtins.__import__
 
@@ -343,7 +345,7 @@ def _builtins_of(root: str) -> dict[str, Any]:
 
 
 class _TravellingModules(MetaPathFinder, Loader):
-    """Imports, from source text, the modules that are sent along with a user's file."""
+    """Importer of modules that were sent with a user's file as source."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -365,14 +367,14 @@ sys.meta_path.append(_TravellingModules())
 
 
 def portable_pickle(value: Any, is_carried: Callable[[str], bool] = is_user_code) -> bytes:
-    """Pickle a value with the code of some modules, so that reading does not need these modules.
+    """Pickle a value with the code of some modules, so that loading does not need them.
 
-    `is_carried` chooses modules by name; by default, the users' texts are carried.
+    `is_carried` selects modules by name; the default is modules of user code.
     """
     import cloudpickle  # noqa: PLC0415 - plans are read without pickling
 
     class Pickler(cloudpickle.Pickler):
-        """Pickles a travelling module by value even if modules import each other in a circle."""
+        """Pickles sent modules by value, even if they import each other in a circle."""
 
         def reducer_override(self, obj: Any) -> Any:
             if not isinstance(obj, ModuleType) or not is_user_code(obj.__name__):
@@ -396,7 +398,7 @@ def portable_pickle(value: Any, is_carried: Callable[[str], bool] = is_user_code
 
 @cache
 def digest_of_own(path: str) -> str:
-    """Return the digest of our class or function: its module and all imports from `tasks`."""
+    """Return the digest of prefect-tune's code behind a class or function."""
     module, _, name = path.rpartition(".")
     defined_in = getattr(getattr(import_module(module), name), "__module__", module)
     behind = follow("", None, [module, defined_in], lambda one: one.startswith(f"{_OURS}.tasks."))
@@ -411,12 +413,12 @@ def library_of(
     holds_objects: bool = False,
     required: Iterable[str] = (),
 ) -> str:
-    """Return the packages behind an estimator with versions; digests for our and users' code.
+    """Return the packages behind an estimator with versions, or digests for code without versions.
 
-    Estimators of packages other than scikit-learn and ours may inherit from or contain classes of
-    any package. `make` therefore builds the estimator, and all its classes are inspected, also if
-    `holds_objects` declares that its arguments may come from other packages.
-    ValueError if a package is not installed.
+    An estimator of another package than scikit-learn and prefect-tune may inherit from classes of
+    any package, or contain them. Therefore `make` builds the estimator, and all its classes are
+    inspected. The same is done if `holds_objects` declares that arguments may come from other
+    packages. Raises `ValueError` if a package is not installed.
     """
     package, others = estimator.partition(".")[0], {_SCIKIT_LEARN, *_NUMERIC, *required}
     if package == _OURS:
@@ -424,7 +426,7 @@ def library_of(
     else:
         first = package if is_user_code(package) else _with_version(package)
     if holds_objects or package not in (_OURS, _SCIKIT_LEARN):
-        # An estimator that cannot be built here will not be built by its step either.
+        # If the estimator cannot be built here, its step will fail anyway.
         with suppress(Exception, SystemExit):
             others |= set(_packages(make()))
     repairs = [f"{_OURS} {digest_of_own(_REPAIRS)}"] if repaired else []
@@ -432,7 +434,7 @@ def library_of(
 
 
 def _packages(estimator: Any) -> Iterator[str]:
-    """Yield the packages whose classes an estimator and its parameters have or inherit from."""
+    """Yield the packages of all classes of an estimator and its parameters, and of base classes."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
     for value in (estimator, *parameters.values()):
         itself = value.__mro__ if isinstance(value, type) else (value,)
@@ -445,9 +447,9 @@ def _packages(estimator: Any) -> Iterator[str]:
 
 @cache
 def _with_version(package: str) -> str:
-    """Return a package with its version, or with a digest of its files if it counts by content.
+    """Return a package with its version, or with a digest if it is identified by content.
 
-    A version attribute proves nothing: it can stay the same while the code changes.
+    A version attribute is not enough, because the code can change without it.
     """
     spec = find_module(package, None)
     if spec is None or is_installed(package):
@@ -460,7 +462,7 @@ def _with_version(package: str) -> str:
 
 
 def installed_version(package: str) -> str:
-    """Return the version of an installed package without importing it, or raise ValueError."""
+    """Return the version of a package without importing it; `ValueError` if not installed."""
     names = packages_of_distributions().get(package)
     if not names:
         raise ValueError(f"{package} is not installed")
@@ -468,7 +470,7 @@ def installed_version(package: str) -> str:
 
 
 def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
-    """Return the versions of Python and of a session's packages; ValueError if one is missing."""
+    """Return versions of Python and of a session's packages; may raise `ValueError`."""
     versions = {
         "python": python_version(),
         **{name: version(name) for name in _ALWAYS},
@@ -477,15 +479,15 @@ def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
 
 
 class ProgramExit(RuntimeError):  # noqa: N818 - reads as an outcome
-    """An algorithm raised an exception that ends programs; the message names it."""
+    """An algorithm raised an exception that would end the program; the message names it."""
 
 
 @contextmanager
 def exits_as_errors() -> Iterator[None]:
-    """Turn exceptions that are no `Exception` into ProgramExit.
+    """Convert exceptions other than `Exception`, such as `SystemExit`, to `ProgramExit`.
 
-    In the main thread, signals raise such exceptions, so there only `SystemExit` is converted,
-    unless the process ignores signals of the terminal, as a sandbox does.
+    In the main thread, signals raise such exceptions. There, only `SystemExit` is converted, unless
+    the process ignores signals from the terminal, as sandboxes do.
     """
     try:
         yield
@@ -497,4 +499,4 @@ def exits_as_errors() -> Iterator[None]:
         if may_be_signal and not isinstance(error, SystemExit):
             raise
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise ProgramExit(f"the algorithm raised {text}, which ends programs") from error
+        raise ProgramExit(f"the algorithm raised {text}, which would end the program") from error

@@ -1,4 +1,4 @@
-"""A user's own space: an object in a Python file, checked before any work."""
+"""A user's own space: an object in a Python file, checked before a study starts."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +27,7 @@ from prefect_tune.tasks.user_code import (
 )
 
 _TYPICAL = MatrixSummary(1000, 20, "dense", "float64")
-"""Data assumed when estimators are built before any data is known."""
+"""Summary of data that is assumed when estimators are built without data."""
 
 
 def is_user_space(argument: str) -> bool:
@@ -36,18 +36,18 @@ def is_user_space(argument: str) -> bool:
 
 
 class SpaceCode(NamedTuple):
-    """Text of a user's file, empty for a space of the catalogue, and the code behind the space."""
+    """Source of a user's file (empty for a space of the catalogue), and the modules behind it."""
 
     text: str = ""
     behind: CodeBehind = NO_CODE_BEHIND
 
 
 def find_space(argument: str) -> tuple[Space, SpaceCode]:
-    """Find the space that `--space` names, and its code.
+    """Return the space that `--space` names, and its code.
 
     Raises:
         UnknownName: If the space does not exist.
-        BadInput: If it cannot be used, or one of its models does not predict its target.
+        BadInput: If the space cannot be used, or a model does not predict the target of the space.
     """
     if not is_user_space(argument):
         space = space_named(argument)
@@ -66,7 +66,7 @@ def find_space(argument: str) -> tuple[Space, SpaceCode]:
 
 
 def _data_files(space: Space, folder: Path) -> tuple[DataFile, ...]:
-    """Find data files of algorithms in the current or the given folder, or raise BadInput."""
+    """Find data files of algorithms in the current or given folder; may raise `BadInput`."""
     found = {}
     for algorithm in algorithms_of(space):
         for path in algorithm.depends_on:
@@ -84,9 +84,9 @@ def _data_files(space: Space, folder: Path) -> tuple[DataFile, ...]:
 
 @cache
 def load_user_space(code: str, argument: str, behind: CodeBehind = NO_CODE_BEHIND) -> Space:
-    """Load the space `FILE.py:NAME` from the text of its file; UnknownName or BadInput if wrong.
+    """Load the space `FILE.py:NAME` from source; may raise `UnknownName` or `BadInput`.
 
-    Its estimators come from the modules and texts that travel with it.
+    Estimators of the space are loaded from the sources that are sent with the space.
     """
     space = _declared(code, argument, behind)
     root = load_user_code(code, Path(argument.partition(":")[0]).name, behind).__name__
@@ -94,7 +94,7 @@ def load_user_space(code: str, argument: str, behind: CodeBehind = NO_CODE_BEHIN
     travelling = {module.name.partition(".")[0] for module in behind.modules}
 
     def as_travelled(algorithm: Algorithm) -> Algorithm:
-        """Return an algorithm with paths below the user's file where their modules travel."""
+        """Return an algorithm whose paths point to the modules sent with the user's file."""
         paths = {"estimator": algorithm.import_path, "sparse_estimator": algorithm.sparse_estimator}
         changes: dict[str, Any] = {
             field: f"{root}.{path}"
@@ -124,9 +124,9 @@ def _declared(code: str, argument: str, behind: CodeBehind) -> Space:
 
 @cache
 def _check_algorithms(space: Space, argument: str) -> None:
-    """Raise BadInput if an algorithm cannot be used, or a model does not predict the target.
+    """Raise `BadInput` if an algorithm cannot be used, or a model does not predict the target.
 
-    Flags of algorithms of the catalogue are proved by our own tests.
+    Algorithms of the catalogue are skipped, because prefect-tune's own tests check them.
     """
     known = frozenset(a for space in SPACES.without_plugins() for a in algorithms_of(space))
     for step in space.steps:
@@ -135,7 +135,7 @@ def _check_algorithms(space: Space, argument: str) -> None:
             if algorithm not in known:
                 built = _checked(algorithm, step.name, is_model=step is space.steps[-1])
             elif step is space.steps[-1]:
-                with suppress(Exception):  # its library is missing, which a trial will report
+                with suppress(Exception):  # if its library is missing, trials report it
                     built = _built(algorithm, is_balanced=False)
             if step is space.steps[-1]:
                 _check_kind(algorithm, built, space, argument)
@@ -146,7 +146,7 @@ def _built(algorithm: Algorithm, *, is_balanced: bool) -> Any:
 
 
 def _checked(algorithm: Algorithm, step: str, *, is_model: bool) -> Any:
-    """Build the estimator with its defaults, and check the methods its step needs."""
+    """Build the estimator with default values, and check that it has the needed methods."""
     who = f"algorithm {algorithm.id!r} of step {step!r}"
     if algorithm.is_passthrough:
         if is_model:
@@ -155,7 +155,7 @@ def _checked(algorithm: Algorithm, step: str, *, is_model: bool) -> Any:
     if algorithm.import_path.startswith("__main__."):
         raise BadInput(
             f"{who}: {algorithm.import_path} belongs to the running program, which workers lack",
-            remedy="define it in the file of the space, or in a module beside that file",
+            remedy="define it in the file of the space, or in a module next to that file",
         )
     try:
         _built(algorithm, is_balanced=True)
@@ -178,9 +178,9 @@ def _checked(algorithm: Algorithm, step: str, *, is_model: bool) -> Any:
 
 
 def _check_kind(algorithm: Algorithm, model: Any, space: Space, argument: str) -> None:
-    """Raise BadInput if tags show that a model does not predict the target of its space."""
+    """Raise `BadInput` if a model's tags show that it does not predict the space's target."""
     kind = None
-    with suppress(Exception):  # not a scikit-learn estimator, or a wrapper of something else
+    with suppress(Exception):  # not an estimator of scikit-learn, or a wrapper of something else
         kind = get_tags(model).estimator_type
     kind = str(kind or getattr(model, "_estimator_type", None) or "")
     is_classes = space.target == "classification"

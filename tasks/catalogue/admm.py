@@ -1,8 +1,8 @@
-"""ADMM's two spaces (Tables A2 and A3): steps and models that differ from FLASH's.
+"""The two spaces of the ADMM paper (Tables A2 and A3), where steps and models differ from FLASH's.
 
-Ranges are auto-sklearn's, the source that the paper names. Options that scikit-learn has dropped
-are replaced to match the table's counts: gradient boosting's `criterion` by `init`, logistic
-regression's `penalty` by an `l1_ratio` of 0 or 1.
+Ranges are those of auto-sklearn, the source named by the paper. Options that scikit-learn no longer
+has are replaced by others, so that the counts of hyperparameters match the tables: `criterion` of
+gradient boosting by `init`, `penalty` of logistic regression by an `l1_ratio` of 0 or 1.
 """
 
 from typing import Any

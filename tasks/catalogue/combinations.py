@@ -1,7 +1,7 @@
-"""Columns made of two others: arithmetic of numbers, interactions of categories.
+"""Columns made of two other columns: arithmetic of numbers, interactions of categories.
 
-Both choose pairs on the training rows by how much a pair tells about the target beyond its two
-columns. Gaps stay gaps, because imputing comes later.
+Pairs are chosen on the training rows by how much a pair tells about the target, compared with the
+better of its two columns. Missing values stay missing, because imputing comes later.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,18 +18,18 @@ from sklearn.metrics import mutual_info_score
 from sklearn.utils.validation import validate_data
 
 _MOST_ROWS = 10_000
-"""Most training rows that pairs are judged on, evenly spaced."""
+"""Most training rows on which pairs are scored; the rows are evenly spaced."""
 _MOST_NUMBERS = 16
-"""Most columns of numbers that form pairs; the most informative ones are used."""
+"""Most columns of numbers that form pairs; the most informative columns are used."""
 _MOST_CATEGORIES = 12
 _MOST_VALUES = 1_000
 """A pair of categories with more values than this, or than a fifth of the rows, is skipped."""
 _BINS = 10
-"""Bins of predicted numbers, for mutual information."""
+"""Bins of a numeric target, for mutual information."""
 
 Array = NDArray[np.float64]
 Scored = Iterator[tuple[float, tuple[str, str, str]]]
-"""The gain of each pair over its columns, and the pair: first, sign, second."""
+"""For each pair, its gain over the better of its columns, and the pair: first, sign, second."""
 
 
 _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -40,7 +40,7 @@ _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
 
 
 def is_number(column: pd.Series) -> bool:
-    """Return whether a column of a canonical frame has numbers rather than categories."""
+    """Return whether a column of a canonical frame has numbers, not categories."""
     return bool(pd.api.types.is_numeric_dtype(column))
 
 
@@ -54,7 +54,8 @@ class _Combinations(TransformerMixin, BaseEstimator):
     def fit(self, X: pd.DataFrame, y: Any) -> Self:
         rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), _MOST_ROWS)).astype(np.intp))
         scored = list(self._scored(X.iloc[rows], np.asarray(y)[rows]))
-        best = sorted(scored, key=lambda found: -found[0])[: self.n_combinations]  # a stable sort
+        # The sort is stable, so ties keep their order.
+        best = sorted(scored, key=lambda found: -found[0])[: self.n_combinations]
         self.chosen_ = [pair for gain, pair in best if gain > 0]
         validate_data(self, X, skip_check_array=True)
         return self
@@ -74,8 +75,8 @@ class _Combinations(TransformerMixin, BaseEstimator):
 class ArithmeticCombinations(_Combinations):
     """Differences, products and ratios of two columns of numbers.
 
-    A column's score comes from its ranks, because trees, too, use only the order of values: the
-    analysis of variance against classes, or the correlation with a target of numbers.
+    A column's score is computed from the ranks of its values, because trees use only the order of
+    values: an F-test against classes, or the correlation with a numeric target.
     """
 
     def _scored(self, X: pd.DataFrame, y: NDArray[Any]) -> Scored:
@@ -112,10 +113,10 @@ class ArithmeticCombinations(_Combinations):
 
 
 class CategoryInteractions(_Combinations):
-    """Pairs of categories as new categories; the pair is a gap if either category is a gap.
+    """Pairs of categories as new categories; a pair is missing if either category is.
 
-    A pair is scored by its mutual information with the target, minus the value expected by chance
-    for so many values ((rows - 1)(columns - 1) / 2n, Miller and Madow).
+    A pair's score is its mutual information with the target, minus the value expected by chance,
+    (pair values - 1)(classes - 1) / 2n (Miller and Madow).
     """
 
     def _scored(self, X: pd.DataFrame, y: NDArray[Any]) -> Scored:
@@ -139,26 +140,26 @@ class CategoryInteractions(_Combinations):
 
     def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> "pd.Categorical[Any]":
         objects = (X[name].astype(object) for name in (first, second))
-        # If all rows have gaps, mapping would return numbers.
+        # If all rows are missing, mapping would return numbers.
         a, b = (values.map(str, na_action="ignore").astype("str") for values in objects)
         return pd.Categorical(a + f" {sign} " + b)
 
 
 def _combined(a: Array, sign: str, b: Array) -> Array:
-    """Return the result of an operation; results that are not numbers become gaps."""
+    """Return the result of an operation; infinite and undefined results become missing."""
     with np.errstate(all="ignore"):
         made = _OPERATIONS[sign](a, b)
     return np.where(np.isfinite(made), made, np.nan)
 
 
 def _ranks(column: Array) -> Array:
-    """Return ranks; gaps get the middle rank."""
+    """Return ranks; missing values get the middle rank."""
     ranks: Array = rankdata(column, nan_policy="omit")
     return np.where(np.isnan(ranks), (np.count_nonzero(~np.isnan(ranks)) + 1) / 2, ranks)
 
 
 def _information(codes: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Return mutual information in nats, minus its value expected by chance."""
+    """Return the mutual information in nats, minus the value expected by chance."""
     n_values, n_labels = len(np.unique(codes)), len(np.unique(labels))
     chance = (n_values - 1) * (n_labels - 1) / (2 * len(labels))
     return float(mutual_info_score(codes, labels)) - chance

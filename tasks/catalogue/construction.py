@@ -1,6 +1,6 @@
-"""From patient events to a matrix: count, sum or average each code (FLASH, section 5).
+"""Matrices made of patient events: each code is counted, summed or averaged (FLASH, section 5).
 
-`REPAIRS` are fitted with a step and change its input to data that the step can take.
+`REPAIRS` convert the input of a step to data that the step accepts; they are fitted with the step.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 
 class EventAggregation(TransformerMixin, BaseEstimator):
-    """One column per code that `min_frequency` patients of the training rows have.
+    """One column per code that at least `min_frequency` patients of the training rows have.
 
-    Events without a time are facts, always coded as 1 if a patient has them. The aggregation
-    `binary` is 1 if a row has the code, `count` counts its events, `sum` adds their values (1 for
-    an event without value), and `average` is the mean of existing values (1 without any).
+    Static events, which have no time, are always coded as 1. For other events, the aggregation
+    `binary` is 1 if a row has the code, `count` counts events of the code, `sum` adds their values
+    (1 for an event without a value), and `average` is the mean of existing values (1 if there are
+    none).
     """
 
     def __init__(self, min_frequency: int = 3, aggregation: str = "count") -> None:
@@ -36,7 +37,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         self.aggregation = aggregation
 
     def fit(self, X: "EventRows", y: Any = None) -> Self:  # noqa: ARG002
-        """Choose the codes; ValueError if no code is frequent enough."""
+        """Choose the codes; raise `ValueError` if no code is frequent enough."""
         vocabulary, longest = X.codes, X.longest_rows()
         start, stop = X.start[longest], X.stop[longest]
         codes = X.events["code"].cat.codes.to_numpy()[positions(start, stop)]
@@ -49,13 +50,13 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         frequency = np.bincount(has.indices, minlength=len(vocabulary))
         kept = np.flatnonzero(frequency >= self.min_frequency)
         if not len(kept):
-            raise ValueError(f"no code occurs in {self.min_frequency} patients or more")
+            raise ValueError(f"no code occurs in {self.min_frequency} or more patients")
         self.codes_ = [vocabulary[i] for i in kept]
         self.n_features_in_ = len(vocabulary)
         return self
 
     def transform(self, X: "EventRows") -> sparse.csr_array:
-        """Return the matrix, shape (rows, codes kept)."""
+        """Return the matrix, shape (rows, chosen codes)."""
         position = {code: i for i, code in enumerate(self.codes_)}
         column_of = np.array([position.get(code, -1) for code in X.codes], dtype=np.int32)
         event = positions(X.start, X.stop)
@@ -71,7 +72,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         return sparse.csr_array((made, cells.column, cells.offsets), shape=(len(X), cells.width))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
-        """Return the codes kept."""
+        """Return the chosen codes."""
         return np.array(self.codes_, dtype=object)
 
     def _aggregate(
@@ -96,13 +97,14 @@ class EventAggregation(TransformerMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a sparse matrix that events fall into, ordered by row and column.
+    """Cells of a sparse matrix, each with one or more events, ordered by row and column.
 
     Attributes:
-        order: Original position of each event, in cell order, shape (events,).
-        first: First event of each cell, in cell order, shape (cells,).
+        order: Original positions of the events, sorted by cell, shape (events,).
+        first: Position in `order` of each cell's first event, shape (cells,).
         column: Column of each cell, shape (cells,).
         offsets: First cell of each row and, at the end, the number of cells, shape (rows + 1,).
+        width: Number of columns.
     """
 
     order: NDArray[np.int32]
@@ -113,13 +115,13 @@ class Cells:
 
     @classmethod
     def of(cls, column: NDArray[np.int32], offsets: NDArray[np.int64], width: int) -> Self:
-        """Find the cells of events in contiguous rows; offsets i and i + 1 bound row i."""
+        """Sort events into cells; row i has the events from offsets[i] up to offsets[i + 1]."""
         positions = np.arange(len(column), dtype=np.int32)
         matrix = sparse.csr_array(
             (positions, column, offsets.astype(np.int32)), shape=(len(offsets) - 1, width)
         )
-        # Two transpositions are counting sorts, linear in the events. Events of a cell keep their
-        # order, so sums of floats do not depend on neighbouring rows.
+        # Two transpositions are two counting sorts, in linear time. Events of a cell keep their
+        # order, so sums of floats do not depend on neighboring rows.
         matrix = matrix.tocsc().tocsr()
         is_first = np.diff(matrix.indices, prepend=-1) != 0
         is_first[matrix.indptr[:-1][np.diff(matrix.indptr) > 0]] = True
@@ -129,16 +131,16 @@ class Cells:
 
     @cached_property
     def count(self) -> NDArray[np.int64]:
-        """Number of events of each cell, shape (cells,)."""
+        """Number of events in each cell, shape (cells,)."""
         return np.diff(self.first, append=len(self.order))
 
     @cached_property
     def of_event(self) -> NDArray[np.int64]:
-        """Cell of each event, in cell order, shape (events,)."""
+        """Cell of each event, sorted by cell, shape (events,)."""
         return np.repeat(np.arange(len(self.first)), self.count)
 
     def take(self, events: NDArray[np.intp]) -> Self:
-        """Return the cells of some events, by sorted positions in cell order; others are empty."""
+        """Return the cells of a subset of events, given as sorted positions in `order`."""
         cell = self.of_event[events]
         first = np.flatnonzero(np.diff(cell, prepend=-1))
         kept = cell[first]
@@ -146,17 +148,17 @@ class Cells:
         return type(self)(self.order[events], first, self.column[kept], offsets, self.width)
 
     def total(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Sum over the events of each cell, in order."""
+        """Return the sum of each cell's values; `values` are in the order of `order`."""
         return np.bincount(self.of_event, values).astype(np.float64, copy=False)
 
 
 def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the start of each contiguous piece and, at the end, the end of the last one."""
+    """Return the start of each of several contiguous pieces, and the end of the last piece."""
     return np.append(0, np.cumsum(lengths))
 
 
 class ToDense(TransformerMixin, BaseEstimator):
-    """The same matrix as a dense array."""
+    """Transformer of a sparse matrix to a dense array."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Do nothing, because nothing is learned."""
@@ -186,7 +188,7 @@ DENSIFY = step(
 
 
 _MOST_CATEGORIES = 255
-"""Number of categories that histograms have room for."""
+"""Most categories that scikit-learn's histogram boosting accepts."""
 
 
 class ClipNegatives(TransformerMixin, BaseEstimator):
@@ -210,7 +212,7 @@ class ClipNegatives(TransformerMixin, BaseEstimator):
 
 
 class BoundCategories(TransformerMixin, BaseEstimator):
-    """Transformer of tables that turns a column's rarest categories into gaps if it has many."""
+    """Transformer of tables that makes a column's rarest categories missing if it has too many."""
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the most frequent categories of each column."""
@@ -224,7 +226,7 @@ class BoundCategories(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Return the table with the frequent categories only, in the order of training."""
+        """Return the table with all but the frequent categories missing."""
         validate_data(self, X, reset=False, skip_check_array=True)
         return X.assign(
             **{
@@ -241,11 +243,11 @@ REPAIRS: Mapping[str, Callable[[], Any]] = {
     "clip": ClipNegatives,
     "bound_categories": BoundCategories,
 }
-"""Repairs by their names in keys."""
+"""Repairs by name; cache keys contain the names."""
 
 
 def repairs_of(flags: Flags, values: Mapping[str, Any], layout: str) -> tuple[str, ...]:
-    """Return the repairs that an algorithm needs for data of a layout, in order.
+    """Return the repairs that an algorithm needs for data of this layout, in order.
 
     Negative numbers are clipped even if the training rows have none, because held-out rows may.
     """

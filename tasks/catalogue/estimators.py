@@ -1,6 +1,7 @@
-"""Estimators with arguments named as in the papers' tables, unlike those in scikit-learn.
+"""scikit-learn's estimators with arguments as in the tables of the papers.
 
-Each is a function of the table's hyperparameters, or a class if the choice depends on data.
+Each estimator is a function of a table's hyperparameters, or a class if its behavior depends on
+data.
 """
 
 from typing import Any, Self
@@ -39,7 +40,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 _SCORES = {"chi2": chi2, "f_classif": f_classif, "f_regression": f_regression}
 _POOLING = {"mean": np.mean, "median": np.median, "max": np.max}
 _MODES = ("fpr", "fdr", "fwe")
-"""Modes in order of strictness."""
+"""Modes of selection, from lenient to strict."""
 _UPDATES = {
     "hinge": "pa1",
     "squared_hinge": "pa2",
@@ -50,28 +51,28 @@ _PASSIVE = {"penalty": None, "tol": None}
 
 
 def robust_scaler(*, q_min: float, q_max: float, **arguments: Any) -> RobustScaler:
-    """Scale by the range between two quantiles, given as shares."""
+    """Return a scaler by the range between two quantiles, each from 0 to 1."""
     return RobustScaler(quantile_range=(100 * q_min, 100 * q_max), **arguments)
 
 
 def discretizer(**arguments: Any) -> KBinsDiscretizer:
-    """Return an encoder of the bins of each column, one output column per bin."""
+    """Return a transformer with one output column per bin of each column."""
     method = "averaged_inverted_cdf"
     return KBinsDiscretizer(encode="onehot-dense", quantile_method=method, **arguments)
 
 
 class Polynomial(PolynomialFeatures):
-    """Products of columns; unlike scikit-learn's class, accepts read-only sparse matrices."""
+    """Polynomial features; unlike scikit-learn's class, also for read-only sparse matrices."""
 
     def transform(self, X: Any) -> Any:
-        """Return the products, shape (n, columns of the polynomial)."""
+        """Return the products of columns, shape (n, products)."""
         return super().transform(X.copy() if sparse.issparse(X) else X)
 
 
 def feature_agglomeration(
     *, n_clusters: int, linkage_and_metric: str, pooling: str
 ) -> FeatureAgglomeration:
-    """Merge columns by hierarchical clustering; linkage and metric are one choice."""
+    """Return hierarchical clustering of columns; linkage and metric are one hyperparameter."""
     linkage, metric = linkage_and_metric.split("+")
     return FeatureAgglomeration(
         n_clusters=n_clusters, linkage=linkage, metric=metric, pooling_func=_POOLING[pooling]
@@ -79,10 +80,10 @@ def feature_agglomeration(
 
 
 class _KeepsOneColumn:
-    """A selection that keeps the column with the highest univariate score if it would keep none."""
+    """A selection that keeps the column with the highest univariate score rather than none."""
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit the selection, and check whether it keeps any column."""
+        """Fit the selection; if it keeps no column, choose the one with the highest score."""
         vars(self).pop("only_column_", None)
         super().fit(X, y)  # type: ignore[misc]
         if not super()._get_support_mask().any():  # type: ignore[misc]
@@ -102,7 +103,7 @@ class _KeepsOneColumn:
 
 
 class SelectByModel(_KeepsOneColumn, SelectFromModel):
-    """Selection of columns that matter to a model."""
+    """Selection of columns by their importance to a model."""
 
     def _column_scores(self, X: Any, y: Any) -> NDArray[np.float64]:
         score = f_classif if is_classifier(self.estimator) else f_regression
@@ -118,44 +119,44 @@ class SelectByScore(_KeepsOneColumn, GenericUnivariateSelect):
 
 
 def select_by_extra_trees(**arguments: Any) -> SelectByModel:
-    """Select columns whose importance to a forest exceeds the mean."""
+    """Return a selection of columns whose importance to extra trees exceeds the mean."""
     return SelectByModel(ExtraTreesClassifier(**arguments), threshold="mean")
 
 
 def select_by_extra_trees_regressor(**arguments: Any) -> SelectByModel:
-    """Select columns whose importance to a forest of regression trees exceeds the mean."""
+    """Return a selection of columns whose importance to extra regression trees exceeds the mean."""
     return SelectByModel(ExtraTreesRegressor(**arguments), threshold="mean")
 
 
 def select_by_linear_svm(**arguments: Any) -> SelectByModel:
-    """Select the columns that an L1-penalised linear SVM uses."""
+    """Return a selection of the columns that a linear SVM with an L1 penalty uses."""
     return SelectByModel(LinearSVC(penalty="l1", dual=False, **arguments), threshold=1e-5)
 
 
 def select_by_lasso(**arguments: Any) -> SelectByModel:
-    """Select the columns that the lasso uses."""
+    """Return a selection of the columns that the lasso uses."""
     return SelectByModel(Lasso(**arguments), threshold=1e-5)
 
 
 def select_percentile(*, percentile: int, score: str = "f_classif") -> SelectByPercentile:
-    """Select the columns with the highest scores."""
+    """Return a selection of the share of columns with the highest scores."""
     return SelectByPercentile(_SCORES[score], percentile=percentile)
 
 
 def select_univariate(*, param: float, mode: int, score: str) -> SelectByScore:
-    """Select by p-value; mode 0 bounds false positives, 1 false discoveries, 2 any error."""
+    """Return a selection by p-value; mode 0 bounds false positives, 1 false discoveries."""
     return SelectByScore(_SCORES[score], mode=_MODES[mode], param=param)
 
 
 def select_by_p_value(*, alpha: float, mode: int) -> SelectByScore:
-    """Select by the analysis of variance, with arguments named as in ADMM's tables."""
+    """Return a selection by F-test, with arguments named as in ADMM's tables."""
     return select_univariate(param=alpha, mode=mode, score="f_classif")
 
 
 def ada_boost_classifier(
     *, max_depth: int, splitter: str = "best", random_state: int | None = None, **arguments: Any
 ) -> AdaBoostClassifier:
-    """Return boosted trees of a given depth, seeded by AdaBoost itself."""
+    """Return AdaBoost with trees of a given depth, seeded by AdaBoost itself."""
     tree = DecisionTreeClassifier(max_depth=max_depth, splitter=splitter)
     return AdaBoostClassifier(tree, random_state=random_state, **arguments)
 
@@ -163,29 +164,30 @@ def ada_boost_classifier(
 def ada_boost_regressor(
     *, max_depth: int, random_state: int | None = None, **arguments: Any
 ) -> AdaBoostRegressor:
-    """Return boosted regression trees of a given depth."""
+    """Return AdaBoost with regression trees of a given depth."""
     tree = DecisionTreeRegressor(max_depth=max_depth)
     return AdaBoostRegressor(tree, random_state=random_state, **arguments)
 
 
 def linear_discriminant(*, shrinkage: float | str | None, tol: float) -> LinearDiscriminantAnalysis:
-    """Return linear discriminants with the solver that the shrinkage needs."""
+    """Return linear discriminant analysis with the solver that the shrinkage needs."""
     if shrinkage is None:
         return LinearDiscriminantAnalysis(solver="svd", tol=tol)
     return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage, tol=tol)
 
 
 class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
-    """Quadratic discriminants, even if a class has no more rows than there are columns.
+    """Quadratic discriminant analysis, even if a class has no more rows than there are columns.
 
-    In this case, which scikit-learn 1.9's usual solver rejects, the covariances are shrunk instead.
+    The default solver of scikit-learn 1.9 rejects this case, so another solver with shrunk
+    covariances is used.
     """
 
     def __init__(self, reg_param: float = 0.5) -> None:
         super().__init__(reg_param=reg_param)
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit with the solver that the smallest class allows."""
+        """Fit with a solver that the number of rows of the smallest class allows."""
         smallest = np.unique(y, return_counts=True)[1].min()
         is_flat = smallest <= X.shape[1]
         self.solver = "eigen" if is_flat else "svd"
@@ -198,51 +200,52 @@ class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
 
 
 def passive_aggressive_classifier(*, loss: str, C: float, **arguments: Any) -> SGDClassifier:
-    """Return passive-aggressive updates, for exactly `max_iter` passes."""
+    """Return a passive-aggressive classifier that makes exactly `max_iter` passes."""
     settings = {"loss": "hinge", "learning_rate": _UPDATES[loss], "eta0": C, **_PASSIVE}
     return SGDClassifier(**settings, **arguments)
 
 
 def passive_aggressive_regressor(*, loss: str, C: float, **arguments: Any) -> SGDRegressor:
-    """Return passive-aggressive updates for numbers, for exactly `max_iter` passes."""
+    """Return a passive-aggressive regressor that makes exactly `max_iter` passes."""
     settings = {"loss": "epsilon_insensitive", "learning_rate": _UPDATES[loss], "eta0": C}
     return SGDRegressor(**settings, **_PASSIVE, **arguments)
 
 
 def forest_classifier(*, family: str, **arguments: Any) -> BaseEstimator:
-    """Return a random forest or extremely randomised trees."""
+    """Return a random forest or extremely randomized trees for classification."""
     kind = ExtraTreesClassifier if family == "extra_trees" else RandomForestClassifier
     return kind(**arguments)
 
 
 def forest_regressor(*, family: str, **arguments: Any) -> BaseEstimator:
-    """Return a random forest or extremely randomised trees, for numbers."""
+    """Return a random forest or extremely randomized trees for regression."""
     kind = ExtraTreesRegressor if family == "extra_trees" else RandomForestRegressor
     return kind(**arguments)
 
 
 def gaussian_process(*, kernel: str, **arguments: Any) -> GaussianProcessClassifier:
-    """Return a Gaussian process with a scaled kernel."""
+    """Return a Gaussian process classifier with a scaled kernel."""
     shape = RBF() if kernel == "RBF" else Matern(nu=2.5)
     return GaussianProcessClassifier(ConstantKernel() * shape, n_jobs=1, **arguments)
 
 
 def logistic_regression(*, penalty: str, **arguments: Any) -> LogisticRegression:
-    """Return logistic regression whose `l1_ratio` is the penalty."""
+    """Return logistic regression with an L1 or L2 penalty, set through `l1_ratio`."""
     l1_ratio = 1.0 if penalty == "l1" else 0.0
     return LogisticRegression(solver="saga", l1_ratio=l1_ratio, **arguments)
 
 
 def mlp(**arguments: Any) -> MLPClassifier:
-    """Return a network of equally wide hidden layers, trained by Adam."""
+    """Return a neural network with hidden layers of equal width, trained by Adam."""
     return mlp_classifier(solver="adam", n_iter_no_change=32, **arguments)
 
 
 class LayerwiseMLP(MLPClassifier):
-    """A network with a separate L2 penalty `alphas[l]` on the weights of each layer.
+    """A neural network with a separate L2 penalty `alphas[l]` on the weights of each layer.
 
     `alphas[l] W_l / n` is added to the gradient of layer l, and half of `alphas[l] |W_l|^2 / n` to
-    the loss (ensemble SMBO, seventh space). There is one more penalty than hidden layers.
+    the loss (ensemble SMBO, seventh space). The number of penalties is the number of hidden layers
+    plus 1.
     """
 
     def __init__(
@@ -276,23 +279,23 @@ class LayerwiseMLP(MLPClassifier):
 def layerwise_mlp(
     *, width_1: int, width_2: int, alpha_1: float, alpha_2: float, alpha_3: float, **arguments: Any
 ) -> LayerwiseMLP:
-    """Return a network of two hidden layers of tanh, with three penalties."""
+    """Return a neural network with two hidden layers of tanh units and three penalties."""
     return LayerwiseMLP((width_1, width_2), (alpha_1, alpha_2, alpha_3), **arguments)
 
 
 def mlp_classifier(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPClassifier:
-    """Return a network of equally wide hidden layers."""
+    """Return a neural network for classification with hidden layers of equal width."""
     return MLPClassifier(hidden_layer_sizes=(nodes_per_layer,) * hidden_layers, **arguments)
 
 
 def mlp_regressor(
     *, hidden_layers: int, nodes_per_layer: int, **arguments: Any
 ) -> TransformedTargetRegressor:
-    """Return a network of equally wide hidden layers for standardised numbers."""
+    """Return a neural network for regression, trained on the standardized target."""
     network = MLPRegressor(hidden_layer_sizes=(nodes_per_layer,) * hidden_layers, **arguments)
     return TransformedTargetRegressor(network, transformer=StandardScaler())
 
 
 def kernel_svm_regressor(**arguments: Any) -> TransformedTargetRegressor:
-    """Return a support vector machine for standardised numbers; epsilon is in deviations."""
+    """Return support vector regression of the standardized target; epsilon is in deviations."""
     return TransformedTargetRegressor(SVR(**arguments), transformer=StandardScaler())

@@ -1,7 +1,8 @@
-"""From patient events to a matrix as clinical modellers build one: windows, recency, values, age.
+"""Matrices made of patient events, as in clinical modeling: windows, recency, values, age.
 
-A block of columns is one aggregation of the events of one level of codes in one window. Cells
-without an event are 0; the column `has` or `count` of a code shows whether 0 is a value.
+A block of columns is one aggregation, such as `count`, in one time window, for all codes of one
+level. Cells without an event are 0; the column `has` or `count` of a code tells whether a 0 is a
+value.
 """
 
 from collections import Counter, defaultdict
@@ -32,15 +33,17 @@ if TYPE_CHECKING:
 
 
 ALL = None
-"""Window that reaches back to the first event."""
+"""The window that reaches back to the first event."""
 CODE = 0
-"""Level of the codes; level 1 has their first prefixes, level 2 the next ones, ..."""
+"""The level of the codes themselves; level 1 has their shortest prefixes, level 2 the next longer
+prefixes, and so on.
+"""
 PARENTS = -1
-"""Level of the parents that a table of codes names."""
+"""The level of parents, which come from a table of codes."""
 OF_EVENTS = ("has", "count", "recency")
 """Aggregations that need no values."""
 OF_LAST = ("recency", "last")
-"""Aggregations of the last event, which is the same in every window that contains it."""
+"""Aggregations of the last event, which are equal in all windows that contain this event."""
 
 _SEPARATORS, _SEPARATORS_OF_TEXT = re.compile(r"[/.]+"), re.compile(r"//+")
 _HOUR = 3_600_000_000
@@ -49,12 +52,12 @@ DAY = 24 * _HOUR
 _YEAR = 365.25 * DAY
 _NO_TIME = np.iinfo(np.int64).min
 NAMES_OF_PIECE = 1 << 21
-"""Most event names sorted at once; these are in consecutive rows."""
+"""Most event names that are sorted at once; bounds the memory."""
 _LARGEST = 1e18
-"""Values are clipped to this, so that sums of their squares fit into float32."""
+"""Values are clipped to this number, so that sums of their squares fit into float32."""
 
 Matrix = Any
-"""An array or a CSR array of float32."""
+"""A dense array or a CSR array, float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,12 @@ class Block:
     """A block of columns.
 
     Attributes:
-        aggregation: One of `has`, `count`, `recency`, `values` (events with a value), `sum`,
-            `mean`, `min`, `max`, `last` and `slope`, with a column for each code. Or, without a
-            level, `is` (facts), `person` (age in years, NaN without a birth, and days since the
-            first event) or `activity` (numbers of events, and of days with events).
+        aggregation: With one column per code: `has`, `count`, `recency`, `values` (number of events
+            with a value), `sum`, `mean`, `min`, `max`, `last`, `slope`, or `is` for static events.
+            Without codes: `person` (age in years, NaN without a birth, and days since the first
+            event) or `activity` (number of events, and of days with events).
         window: Days to look back; None for the whole history.
-        level: Number of the prefixes of codes; 0 for the codes, -1 for their parents.
+        level: 0 for codes, -1 for parents of codes, or the number of a level of prefixes.
     """
 
     aggregation: str
@@ -76,7 +79,7 @@ class Block:
 
     @property
     def is_dense(self) -> bool:
-        """Whether its columns describe the row rather than a code."""
+        """Whether the columns describe the whole row, not a code."""
         return self.aggregation in ("person", "activity")
 
     def __str__(self) -> str:
@@ -93,12 +96,13 @@ PERSON, FACTS = Block("person"), Block("is")
 
 @dataclass(frozen=True)
 class NameLevel:
-    """The names of a level, and the codes that each stands for.
+    """The names of a level (codes, prefixes or parents), and which codes belong to each name.
 
     Attributes:
         names: Distinct names, sorted.
-        offsets: First name of each code in `columns` and, at the end, the length of `columns`.
-        columns: Positions of the names of all codes, code by code.
+        offsets: Position of each code's first name in `columns` and, at the end, the length of
+            `columns`.
+        columns: Positions in `names` of the names of all codes, code by code.
     """
 
     names: list[str]
@@ -120,7 +124,7 @@ class NameLevel:
         return [self.names[i] for i in columns.tolist()]
 
     def columns_named(self, names: Iterable[str]) -> NDArray[np.int64]:
-        """Return the position of each name, -1 for others."""
+        """Return the position of each name in `self.names`; -1 if missing."""
         return np.array([self._position.get(name, -1) for name in names], dtype=np.int64)
 
     @cached_property
@@ -130,10 +134,10 @@ class NameLevel:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Codes by all their names: the sorted codes, their prefixes and their parents.
+    """All names of codes: the sorted codes, their prefixes and their parents.
 
-    `parents` are all ancestors. `kept` are the parents that have columns; None stands for all
-    parents of distinct sets of two or more codes.
+    `parents` maps each code to all its ancestors. `kept` are the parents that have columns. If
+    `kept` is None, these are all parents of two or more codes, one for each distinct set of codes.
     """
 
     codes: Sequence[str]
@@ -143,7 +147,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, X: "EventRows", learned: Mapping[str, Sequence[str]] | None = None) -> Self:
-        """Return the vocabulary of events; `learned` parents take precedence over its table."""
+        """Return the vocabulary of events; parents in `learned` override the table of codes."""
         if learned and X.shared is None:
             kept = frozenset(parent for parents in learned.values() for parent in parents)
             return cls(X.codes, {**X.parents(), **learned}, kept)
@@ -151,7 +155,7 @@ class Vocabulary:
 
     @cached_property
     def paths(self) -> list[list[str]]:
-        """Prefixes of each code that end before a separator, shortest first, and the code."""
+        """Prefixes of each code that end before a separator, shortest first, then the code."""
         made = []
         for code in self.codes:
             separators = _SEPARATORS_OF_TEXT if " " in code else _SEPARATORS
@@ -161,11 +165,11 @@ class Vocabulary:
 
     @cached_property
     def depths(self) -> range:
-        """Numbers of the levels of prefixes; the last level has only the longest codes."""
+        """Numbers of the levels of prefixes; the last level has only codes with most separators."""
         return range(1, max(map(len, self.paths), default=0) + 1)
 
     def level(self, number: int) -> NameLevel:
-        """Return a level by its number, as in a block."""
+        """Return a level by its number, see `Block.level`."""
         if number in self._levels:
             return self._levels[number]
         if number == CODE:
@@ -177,7 +181,7 @@ class Vocabulary:
         return self._levels.setdefault(number, NameLevel.of(names))
 
     def _parents(self) -> list[list[str]]:
-        """Return each code's parents that have columns, and the code if it is such a parent."""
+        """Return, for each code, the parents with columns, and the code if it is such a parent."""
         every = {parent for parents in self.parents.values() for parent in parents}
         of_codes = [
             list(dict.fromkeys([*((code,) if code in every else ()), *self.parents.get(code, ())]))
@@ -192,7 +196,7 @@ class Vocabulary:
 def different_parents(
     names_of_codes: Mapping[int, Sequence[str]], parents: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return the parents of two or more codes, sorted; for each set of codes only the nearest."""
+    """Return the parents of two or more codes, sorted; for equal sets of codes, the nearest."""
     children: defaultdict[str, list[int]] = defaultdict(list)
     for code, names in names_of_codes.items():
         for name in names:
@@ -207,10 +211,10 @@ def different_parents(
 def blocks_of(
     X: "EventRows", wanted: Sequence[Block], vocabulary: Vocabulary, follow: Sequence[Block] = ()
 ) -> Iterator[Mapping[Block, Matrix]]:
-    """Yield float32 blocks of consecutive rows; shared ones, read on access, have all n rows.
+    """Yield float32 blocks of consecutive rows; shared blocks have all n rows at once.
 
-    Shapes are (n, 2) or (n, names of the level). `follow` are blocks of the same rows that are
-    needed next; shared blocks are made together.
+    Shapes are (n, 2) or (n, names of the level). `follow` names blocks that are needed next for the
+    same rows, so that all shared blocks can be made together.
     """
     every = [*dict.fromkeys((*wanted, *follow))]
     shared = None if X.shared is None else X.shared.blocks(X, every)
@@ -220,7 +224,7 @@ def blocks_of(
 def make_blocks(
     X: "EventRows", wanted: Sequence[Block], vocabulary: Vocabulary
 ) -> Iterator[dict[Block, Matrix]]:
-    """Yield blocks of consecutive rows, made in one pass over a bounded number of event names."""
+    """Yield blocks of consecutive rows; the number of event names per piece is bounded."""
     levels = {block.level: vocabulary.level(block.level) for block in wanted}
     most_names = max(int(np.diff(level.offsets).max(initial=1)) for level in levels.values())
     for rows in X.pieces(max(1, NAMES_OF_PIECE // most_names)):
@@ -243,7 +247,7 @@ def make_blocks(
 
 
 def joined(pieces: Iterable[Mapping[Block, Matrix]]) -> Mapping[Block, Matrix]:
-    """Return blocks of all rows."""
+    """Join blocks of consecutive rows to blocks of all rows."""
     first, *others = pieces
     if not others:
         return first
@@ -261,7 +265,7 @@ def joined(pieces: Iterable[Mapping[Block, Matrix]]) -> Mapping[Block, Matrix]:
 def _of_level(
     events: "_Events", values: NDArray[np.float64], level: NameLevel, wanted: Sequence[Block]
 ) -> Iterator[tuple[Block, Matrix]]:
-    """Yield blocks of one level; `values` are the values of all events, NaN if none."""
+    """Yield the blocks of one level; `values` has the values of all events, NaN if missing."""
     if (np.diff(level.offsets) == 1).all():  # each code has one name
         position, column = np.arange(len(events.code)), level.columns[events.code]
         offsets = events.offsets
@@ -295,7 +299,7 @@ def _aggregate(
     value: NDArray[np.float64],
     total: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return a number for each cell, from ages and values of its events and from their sum."""
+    """Return the aggregation of each cell, from the ages, values and total value of its events."""
     last = cells.first + cells.count - 1
     made: NDArray[np.float64]
     match aggregation:
@@ -316,7 +320,7 @@ def _aggregate(
         case "last":
             made = value[last]
         case _:  # the least-squares slope per day, 0 if all events are within an hour
-            # For events at the same time, days since the first event of the cell are exactly 0.
+            # If all events of a cell are simultaneous, the days are exactly 0.
             day = (age[cells.first][cells.of_event] - age) / DAY
             day -= (cells.total(day) / cells.count)[cells.of_event]
             above = value - (total / cells.count)[cells.of_event]
@@ -402,7 +406,7 @@ WINDOWS: Mapping[str, tuple[int | None, ...]] = {
     "30_365": (30, 365, ALL),
     "7_30_90_365_1095": (7, 30, 90, 365, 1095, ALL),
 }
-"""Lengths of the windows in days, by set."""
+"""Sets of windows by name; each window has its length in days."""
 AGGREGATIONS: Mapping[str, tuple[str, ...]] = {
     "count": ("count",),
     "count_recency": ("count", "recency"),
@@ -411,7 +415,7 @@ AGGREGATIONS: Mapping[str, tuple[str, ...]] = {
     "count_recency_mean_min_max_last": ("count", "recency", "mean", "min", "max", "last"),
     "every": ("has", "count", "recency", "sum", "mean", "min", "max", "last", "slope"),
 }
-"""Aggregations by set."""
+"""Sets of aggregations by name."""
 LEVELS = ("code", "prefixes", "both", "parents", "all")
 SCALINGS = ("none", "log1p", "binary", "tfidf")
 _CHOICES: Mapping[str, Collection[str]] = {
@@ -421,9 +425,9 @@ _CHOICES: Mapping[str, Collection[str]] = {
     "scaling": SCALINGS,
 }
 PARENT_ENDING = " and below"
-"""Ending of a parent's name in column names."""
+"""Suffix of a parent's name in column names."""
 _ENDINGS = {CODE: "", PARENTS: PARENT_ENDING}
-"""Endings of column names by level; prefixes have an asterisk."""
+"""Suffixes of names in column names, by level; prefixes get an asterisk."""
 
 _LEAST_PATIENTS = 2
 
@@ -431,37 +435,38 @@ _LEAST_PATIENTS = 2
 class EventWindows(TransformerMixin, BaseEstimator):
     """Aggregations of each code in windows that look back from the prediction time.
 
-    A code has columns if enough training patients have it. Further columns are the age at the
-    prediction time, the days since the first event, and the numbers of events and of days with
-    events in each window. Each fact, a code of events without a time that at least two patients
-    have, is a column, too. Births count for the age only. Values have columns if they differ
-    between events of the training rows; these columns ignore events without a value. If events are
-    simultaneous, the last one in the data counts as the last.
+    A code gets columns if enough training patients have it. Further columns are the age at the
+    prediction time, the days since the first event, and, for each window, the number of events and
+    the number of days with events. Codes of static events (events without a time) that at least two
+    patients have get a column, too. Births are used only for the age. Aggregations of values get
+    columns only if the values of a code differ between events of the training rows; events without
+    a value are ignored in these columns. Of simultaneous events, the last one in the data counts as
+    last.
 
     Args:
-        windows: Name of a set of windows in `WINDOWS`. A window includes events exactly as old as
-            its length.
-        aggregations: Name of a set of aggregations in `AGGREGATIONS`. `recency` is 1 / (1 + days
-            since the last event). `slope` is the least-squares slope of the values per day, 0 if
-            they are less than an hour apart. `recency` and `last` look back over the whole history.
-        levels: `code`; `prefixes`, which end before a `//`, `/` or `.` of the code (in codes with
-            blanks only before a `//`); `both`; `parents`, the codes and the ancestors in the data's
-            table of codes; or `all` three. A prefix stands for all codes that begin with it, even
-            in new data, and a parent for all codes below it. Prefixes that stand for the same codes
-            as a longer one are skipped, and so are parents of only one code. With `prefixes`, codes
-            without a prefix stand for themselves.
+        windows: Name of a set in `WINDOWS`. A window includes events that are exactly as old as the
+            window is long.
+        aggregations: Name of a set in `AGGREGATIONS`. `recency` is 1 / (1 + days since the last
+            event). `slope` is the least-squares slope of values per day, 0 if all events are less
+            than an hour apart. `recency` and `last` always use the whole history.
+        levels: `code`; `prefixes` of codes, which end before a `//`, `/` or `.` (in codes with
+            blanks, only before a `//`); `both`; `parents`, for codes and their ancestors in the
+            data's table of codes; or `all`, for codes, prefixes and ancestors. A prefix covers all
+            codes that begin with it, including codes of new data, and a parent covers all codes
+            below it. If two prefixes cover the same codes, only the longer prefix is used; parents
+            of a single code are skipped. With `prefixes`, a code without a prefix is used itself.
         scaling: Scaling of counts: `none`; `log1p`; `binary`, which replaces `count` by `has`; or
-            `tfidf`, the share of the row's events in the window times log((1 + patients) / (1 +
-            patients with the code)) + 1.
-        min_share: Share of the training patients, at least 2, that must have a code of timed
-            events.
+            `tfidf`, the code's share of all events of the row in the window, times log((1 +
+            patients) / (1 + patients with the code)) + 1.
+        min_share: Least share of training patients, but at least 2 patients, that must have a code;
+            not for static events.
 
     Attributes:
-        levels_: Codes, prefixes and parents kept.
-        parents_: Parents kept for each code of the data, including the code if it is a parent.
-        facts_: Codes of the facts kept.
-        age_: Median age of the training rows in years; None, without an age column, if no birth is
-            known.
+        levels_: Chosen codes, prefixes and parents.
+        parents_: Chosen parents of each code, including the code itself if it is a parent.
+        facts_: Chosen codes of static events.
+        age_: Median age of the training rows in years. If no birth is known, None, and there is no
+            age column.
     """
 
     def __init__(
@@ -479,10 +484,10 @@ class EventWindows(TransformerMixin, BaseEstimator):
         self.min_share = min_share
 
     def fit(self, X: "EventRows", y: Any = None) -> Self:  # noqa: ARG002
-        """Choose the codes; ValueError if an argument is not one of its choices."""
+        """Choose the codes; raise `ValueError` if an argument is not one of its choices."""
         for name, choices in _CHOICES.items():
             if (value := getattr(self, name)) not in choices:
-                raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
+                raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
         vocabulary, numbers = Vocabulary.of(X), list[int]()
         if self.levels != "prefixes":
             numbers.append(CODE)
@@ -499,7 +504,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
 
         def of_patients(name: str, number: int) -> Any:
             block = blocks[Block(name, ALL, number)]
-            # With one row each, the order does not matter below.
+            # If each patient has one row, all rows are used: their order does not matter below.
             return block if len(patients) == block.shape[0] else block[patients]
 
         least = max(_LEAST_PATIENTS, ceil(self.min_share * len(patients)))
@@ -537,15 +542,15 @@ class EventWindows(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: "EventRows") -> sparse.csr_array:
-        """Return the matrix, shape (rows, columns), float32; TypeError unless X has events."""
+        """Return the float32 matrix, shape (rows, columns); `TypeError` unless X has events."""
         if not hasattr(X, "events"):
             raise TypeError(
-                f"features of patient events are made of rows as prefect-tune reads them, not of a "
-                f"{type(X).__name__}; predict new files with `prefect-tune predict STUDY`"
+                f"this model needs patient events read by prefect-tune, not a {type(X).__name__}; "
+                "use `prefect-tune predict STUDY`"
             )
         vocabulary = Vocabulary.of(X, getattr(self, "parents_", None))
         wanted = self._needed([level.number for level in self.levels_])
-        # All columns of all rows would take much more memory than the chosen ones.
+        # Blocks of all rows would take much more memory than the chosen columns.
         pieces = [
             sparse.hstack([*self._columns(vocabulary, blocks)], format="csr")
             for blocks in blocks_of(X, wanted, vocabulary)
@@ -557,7 +562,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
     def _columns(
         self, vocabulary: Vocabulary, blocks: Mapping[Block, Matrix]
     ) -> Iterator[sparse.csr_array]:
-        """Yield the columns of rows and facts, then the columns of each block of codes."""
+        """Yield the columns of rows and static events, then the columns of each block of codes."""
         age, history = blocks[PERSON].T
         of_rows = [] if self.age_ is None else [np.where(np.isnan(age), np.float32(self.age_), age)]
         of_rows.append(history)
@@ -602,7 +607,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
         return np.array(names, dtype=object)
 
     def _aggregations(self, window: int | None) -> list[str]:
-        """Return the aggregations of a window; if any are of values, the first is `values`."""
+        """Return the aggregations of a window; `values` precedes the aggregations of values."""
         chosen = AGGREGATIONS[self.aggregations]
         if self.scaling == "binary":
             chosen = ("has", *(name for name in chosen if name not in {"has", "count"}))
@@ -613,18 +618,18 @@ class EventWindows(TransformerMixin, BaseEstimator):
         return [*of_events, *(["values", *of_values] if of_values else [])]
 
     def _plan(self, level: "_Level", window: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Yield the aggregations of a window, with a mask of the codes that have such a column."""
+        """Yield the aggregations of a window, each with a mask of the codes that have a column."""
         every = np.ones(len(level.names), dtype=bool)
         members = {**dict.fromkeys(OF_EVENTS, every), "values": level.is_mixed}
         for name in self._aggregations(window):
             yield name, members.get(name, level.has_values)
 
     def _needed(self, numbers: Sequence[int]) -> list[Block]:
-        """Return the blocks of the columns of some levels."""
+        """Return the blocks that the columns of these levels need."""
         needed = [PERSON, FACTS]
         for window in WINDOWS[self.windows]:
             needed.append(Block("activity", window))
-            # A block of counts has the same cells as `has`.
+            # `has` needs no block of its own: its cells are those of `count`.
             names = dict.fromkeys("count" if n == "has" else n for n in self._aggregations(window))
             needed += [Block(name, window, number) for number in numbers for name in names]
         return needed
@@ -632,9 +637,9 @@ class EventWindows(TransformerMixin, BaseEstimator):
     def _different_names(
         self, vocabulary: Vocabulary, seen: NDArray[np.intp]
     ) -> Iterator[tuple[int, NDArray[np.intp]]]:
-        """Yield the names of each level, by position, that stand for distinct sets of codes seen.
+        """Yield, for each level, the positions of names that cover distinct sets of the seen codes.
 
-        Parents stand for two or more codes.
+        Parents cover two or more codes.
         """
         if self.levels != "prefixes":
             yield CODE, seen
@@ -649,10 +654,11 @@ class EventWindows(TransformerMixin, BaseEstimator):
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """Sorted names of one level that enough patients of the training rows have.
+    """The sorted names of one level that enough training patients have.
 
-    `has_values` marks names whose values differ, and `is_mixed` names for which some events have no
-    value. `rarity` is the inverse document frequency among the training patients.
+    `has_values` marks names with differing values, and `is_mixed` marks those among them for which
+    some events have no value. `rarity` is the inverse document frequency among the training
+    patients.
     """
 
     number: int
@@ -682,9 +688,10 @@ def _n_cells(block: Any) -> NDArray[np.int64]:
 
 
 def _extremes(block: Any, values: Any, name: str) -> NDArray[np.float32]:
-    """Return the smallest or largest value of each column, 0 without any.
+    """Return the smallest or largest value of each column; 0 for an empty column.
 
-    A block does not store zeros, so a column with fewer cells than values has a value of 0.
+    Blocks do not store zeros: if a column has fewer cells than the block `values`, one of its
+    values is 0.
     """
     least: np.ufunc = getattr(np, f"{name}imum")
     found = getattr(block, name)(axis=0, explicit=True).toarray()
@@ -694,10 +701,10 @@ def _extremes(block: Any, values: Any, name: str) -> NDArray[np.float32]:
 def _different_prefixes(
     vocabulary: Vocabulary, seen: NDArray[np.intp], least: int
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield prefixes of at least `least` codes; skip one with the same codes as a longer one."""
+    """Yield prefixes of at least `least` codes, unless a longer prefix covers the same codes."""
     paths = [[*enumerate(vocabulary.paths[code], 1)] for code in seen.tolist()]
     n_codes = Counter(chain.from_iterable(paths))
-    # A code without a prefix stands for itself.
+    # A code without a prefix is used itself.
     prefixes = {prefix for path in paths for prefix in path[:-1] or path}
     repeated = {
         shorter

@@ -1,12 +1,14 @@
-"""FLASH's steps (Table 5), their counterpart for numbers, and spaces made of them.
+"""FLASH's steps (Table 5), their counterparts for regression, and spaces made of these steps.
 
 Algorithms are in the order of the table. `interaction_only` and `mode` are whole numbers, to match
-the table's counts of hyperparameters. Class weights reach every classifier that can take them, even
-if the paper's own code did not pass them on. For numbers, classifiers and scores without a
-counterpart are replaced by one of the same kind, such as ridge for linear discriminants.
+the table's counts of hyperparameters. Class weights reach every classifier that accepts them,
+although the paper's own code did not always pass them on. For regression, a classifier or score
+without a counterpart is replaced by a similar one, such as ridge regression for linear
+discriminants.
 
-The spaces of a single model are the seven of Levesque, Gagne and Sabourin (2016), without earlier
-steps, but standardised for models that use distances. Ratios of columns give at least one column.
+The seven spaces of a single model are those of Levesque, Gagne and Sabourin (2016). They have no
+earlier steps, except that data is standardized for models that use distances. A number of columns
+given as a ratio is at least 1.
 """
 
 from collections.abc import Mapping
@@ -70,7 +72,7 @@ _KERNELS_WITH_OFFSET = {"sigmoid": "coef0 gamma", "poly": "degree coef0 gamma"}
 
 
 def _kernels(default_gamma: float, **kernels: str) -> Group:
-    """Return kernels, each with its own hyperparameters, named `kernel.argument`."""
+    """Return a choice of kernels, and each kernel's own hyperparameters, `kernel.argument`."""
     kernel = choice(kernel=list(kernels), default="rbf")
     group = [*kernel]
     for value, arguments in kernels.items():
@@ -104,7 +106,7 @@ def _forest_of_numbers(estimator: str, *, bootstrap: bool, **more: Any) -> Algor
 
 
 def percentile_of(score: str) -> Algorithm:
-    """Return the selection of a share of the columns by a score."""
+    """Declare the selection of a share of the columns by a score."""
     percentile, fixed = whole(percentile=(1, 99, 50)), {"score": score}
     return declare(f"{OWN}.select_percentile", percentile, fixed=fixed)
 

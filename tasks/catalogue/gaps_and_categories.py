@@ -1,4 +1,4 @@
-"""Imputation with indicators, and encoders of categories with hyperparameters."""
+"""Imputation with indicators of missing values, and encoders of categories with hyperparameters."""
 
 from operator import methodcaller
 from typing import Any, Self
@@ -14,13 +14,14 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 from prefect_tune.tasks.catalogue.preparation import MAX_CATEGORIES, by_kind
 
 _PARTS = 5
-"""Parts of the training rows, each encoded by the others."""
+"""Number of parts of the training rows; each part is encoded by the other parts."""
 
 
 def imputer_with_indicators() -> ColumnTransformer:
-    """Impute medians and add indicators; in categories, gaps become their own category.
+    """Impute medians and add indicators; missing categories become a category of their own.
 
-    Names of new columns contain the transformer's name, so they do not clash with the table's.
+    Names of new columns begin with the transformer's name, so they do not clash with columns of the
+    table.
     """
     numbers = make_column_selector(dtype_include="number")
     medians = SimpleImputer(strategy="median", keep_empty_features=True)
@@ -39,7 +40,7 @@ def imputer_with_indicators() -> ColumnTransformer:
 
 
 def one_hot_encoder(*, min_frequency: int) -> ColumnTransformer:
-    """Encode categories one-hot; rare ones share a column, which unseen ones join."""
+    """Encode categories one-hot; rare and unseen categories share a column."""
     encoder = OneHotEncoder(
         min_frequency=min_frequency,
         max_categories=MAX_CATEGORIES + 1,
@@ -50,7 +51,7 @@ def one_hot_encoder(*, min_frequency: int) -> ColumnTransformer:
 
 
 def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
-    """Encode categories as whole numbers; rare ones share one, unseen ones are -1."""
+    """Encode categories as whole numbers; rare categories share a number, unseen ones get -1."""
     encoder = OrdinalEncoder(
         min_frequency=min_frequency, handle_unknown="use_encoded_value", unknown_value=-1
     )
@@ -70,14 +71,14 @@ def target_encoder(
 
 
 class OutOfFoldEncoder(TargetEncoder):
-    """scikit-learn's target encoder, extended to classes of any labels and to few rows.
+    """scikit-learn's target encoder, extended to any class labels and to few rows.
 
-    `fit_transform` encodes each part of the training rows by the others. With `transform`, a model
-    would learn from encodings that leak its targets.
+    `fit_transform` encodes each part of the training rows by the targets of the other parts.
+    `transform` would use a row's own target, which leaks it to the model.
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn the encodings for new rows."""
+        """Learn the encodings that are applied to new rows."""
         return super().fit(X, self._targets(y))
 
     def fit_transform(self, X: Any, y: Any) -> NDArray[np.float64]:
@@ -85,7 +86,7 @@ class OutOfFoldEncoder(TargetEncoder):
         return super().fit_transform(X, self._targets(y))
 
     def _targets(self, y: Any) -> NDArray[Any]:
-        """Return numbers unchanged and classes as positions; set the parts the rows allow."""
+        """Return numbers, or classes as positions; use fewer parts if rows are few."""
         numbers = np.asarray(y)
         largest = len(numbers)
         if self.target_type != "continuous":

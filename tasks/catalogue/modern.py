@@ -1,13 +1,14 @@
-"""The modern spaces: each model gets only the preparation that can help it.
+"""The modern spaces: each model gets only the preparation that can help this model.
 
-Boosted trees take a table's gaps and categories as they are, and matrices too. All other models get
-them imputed and encoded, and all but trees get rescaled columns. Ranges of the histograms come from
-our own measurements; ranges of the other libraries span AutoGluon's portfolios (package
-autogluon.tabular 1.6, configs/zeroshot).
+Boosted trees read missing values and categories of a table directly. For all other models, missing
+values are imputed and categories encoded; for all but trees, columns are also rescaled. Ranges of
+scikit-learn's histogram boosting come from our own measurements; ranges of the other boosting
+libraries cover AutoGluon's portfolios (package autogluon.tabular 1.6, configs/zeroshot).
 
-`portfolios` has configurations that did well on other data, to start a search with, built greedily
-without features of the table as in auto-sklearn 2 (Feurer et al. 2022, section 4).
-`tests/benchmarks/run flows/portfolio` makes them and measures their value on other data.
+`portfolios` has configurations to start a search with. They did well on other data and were chosen
+greedily, as in auto-sklearn 2 (Feurer et al. 2022, section 4), independent of the user's table.
+`tests/benchmarks/run flows/portfolio` makes the portfolios and measures their benefit on other
+data.
 """
 
 import json
@@ -132,7 +133,7 @@ studies that search the spaces of tables.
 
 
 def _forest(exponent: float, *more: Group) -> list[Group]:
-    """Return the hyperparameters of forests; a split considers p^max_features of p columns."""
+    """Return hyperparameters of forests; each split considers p^max_features of the p columns."""
     return [
         log_whole(n_estimators=(50, 500, 200), min_samples_leaf=(1, 40, 1)),
         real(max_features=(0.2, 1.0, exponent)),
@@ -305,7 +306,7 @@ def _of_tables(name: str, models: Sequence[Algorithm], target: str) -> Space:
 
 
 def _of_events(name: str, construct: Step, models: Sequence[Algorithm]) -> Space:
-    """Return a space without the steps that events, without gaps and categories, do not need."""
+    """Return a space for events, which need no steps for missing values and categories."""
     needed = (
         replace(m, ignores=tuple(n for n in m.ignores if n not in {"impute", "encode"}))
         for m in models
@@ -325,22 +326,24 @@ EVENTS = _of_events(
     step(CONSTRUCT_FEATURES.name, _WINDOWS, _AGGREGATE),
     (*_BOOSTED_TREES_OF_SPARSE, *MODELS),
 )
-"""Boosted trees get the matrix as constructed; models that need a dense one are excluded."""
+"""Space for events: boosted trees get the sparse matrix; models that need dense data are left out.
+"""
 
 
 PORTFOLIOS = Path(__file__).parent / "portfolios"
-"""Folder with two JSON files for each space that has a portfolio; one needs no extra."""
+"""Folder with two JSON files per portfolio, with and without models of the extra `boosting`."""
 _LISTS = "{}.json", "{}_without_boosting.json"
 _QUICK = frozenset({"k_nearest", "ridge"})
 _MANY_CLASSES, _MANY_COLUMNS, _MOST_NEIGHBOURS = 100, 2_000, 100_000
 
 
 def portfolio_of(space: Space, objective: Objective | None = None) -> list[Configuration]:
-    """Return the configurations to start with, in order; none if the space has no portfolio.
+    """Return the configurations to start with, in order; empty if the space has no portfolio.
 
-    Without the extra `boosting`, they come from the list made without it. Configurations outside
-    the space are skipped. With more than 100 classes or 2,000 columns, and at most 100,000 rows,
-    nearest neighbours and ridge regression come first, because other models take too long.
+    If libraries of the extra `boosting` are missing, the list without their models is used.
+    Configurations outside the space are skipped. For more than 100 classes or 2,000 columns, and at
+    most 100,000 rows, nearest neighbors and ridge regression come first, because other models take
+    too long.
     """
     found = [list(_of_space(PORTFOLIOS / name.format(space.name), space)) for name in _LISTS]
     portfolio, known = max(found, key=len), objective or Objective()
@@ -355,5 +358,6 @@ def _of_space(path: Path, space: Space) -> Iterator[Configuration]:
     for document in known:
         try:
             yield Configuration.from_json(document, space)
-        except (UnknownName, KeyError, ValueError):  # a user's space may share a name with ours
+        # A user's space may have the name of a built-in one.
+        except (UnknownName, KeyError, ValueError):
             continue

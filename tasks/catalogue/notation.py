@@ -1,4 +1,4 @@
-"""Short declarations of hyperparameters and algorithms, and hyperparameters that several share.
+"""Short forms for declaring hyperparameters and algorithms, and shared hyperparameters.
 
 A group is a list of hyperparameters and their conditions. Their order does not matter, because
 ConfigSpace sorts them by name.
@@ -40,12 +40,12 @@ Group = list[Any]
 
 
 def real(*, log: bool = False, **ranges: tuple[float, float, float]) -> Group:
-    """Return real numbers, each given as `name=(lowest, highest, default)`."""
+    """Return real-valued hyperparameters, each given as `name=(lowest, highest, default)`."""
     return [Float(name, r[:2], default=r[2], log=log) for name, r in ranges.items()]
 
 
 def whole(*, log: bool = False, **ranges: tuple[int, int, int]) -> Group:
-    """Return whole numbers, each given as `name=(lowest, highest, default)`."""
+    """Return integer hyperparameters, each given as `name=(lowest, highest, default)`."""
     return [Integer(name, r[:2], default=r[2], log=log) for name, r in ranges.items()]
 
 
@@ -53,7 +53,7 @@ log_real, log_whole = partial(real, log=True), partial(whole, log=True)
 
 
 def choice(*, default: Any = None, **choices: Sequence[Any]) -> Group:
-    """Return choices; by default, the first value is the default."""
+    """Return categorical hyperparameters; without `default`, the first choice is the default."""
     return [
         Categorical(name, values, default=values[0] if default is None else default)
         for name, values in choices.items()
@@ -61,22 +61,22 @@ def choice(*, default: Any = None, **choices: Sequence[Any]) -> Group:
 
 
 def only_if(parent: Group, values: Any, children: Group) -> Group:
-    """Return `children` that exist only if `parent` has a value, or one of a list of values."""
+    """Return `children` with conditions: they are active only if `parent` has one of `values`."""
     condition = InCondition if isinstance(values, list) else EqualsCondition
     return [*children, *(condition(child, parent[0], values) for child in children)]
 
 
 def space_of(*groups: Group) -> ConfigurationSpace:
-    """Return the space of some groups."""
+    """Return the ConfigSpace of all hyperparameters in some groups."""
     space = ConfigurationSpace()
     space.add([part for group in groups for part in group])
     return space
 
 
 def declare(estimator: str, *groups: Group, name: str = "", **more: Any) -> Algorithm:
-    """Declare an algorithm by the groups of its hyperparameters; `more` are its other fields.
+    """Declare an algorithm with groups of hyperparameters; `more` are other fields of `Algorithm`.
 
-    By default, its id is the estimator's name in snake case, without Classifier or Regressor.
+    The default id is the estimator's name in snake case, without Classifier or Regressor.
     """
     name = name or _WORD.sub("_", _KIND.sub("", estimator.rpartition(".")[2])).lower()
     return Algorithm(id=name, estimator=estimator, hyperparameters=space_of(*groups), **more)
@@ -116,12 +116,12 @@ nystroem = partial(
 
 
 def step(name: str, *algorithms: Algorithm, fixed: bool = False) -> Step:
-    """Return a step with some algorithms."""
+    """Return a step with these algorithms."""
     return Step(name, algorithms, fixed=fixed)
 
 
 def twin_of(algorithm: Algorithm, estimator: str, **changes: Any) -> Algorithm:
-    """Return the counterpart of a classifier for numbers, which takes no class weights."""
+    """Return the regressor that corresponds to a classifier; regressors take no class weights."""
     flags = replace(algorithm.flags, weights="none")
     return replace(algorithm, estimator=estimator, flags=flags, **changes)
 
@@ -132,12 +132,12 @@ def chosen(among: Step, *ids: str) -> tuple[Algorithm, ...]:
 
 
 def splits() -> Group:
-    """Return the least rows of tree nodes."""
+    """Return hyperparameters for the least numbers of rows in tree nodes."""
     return whole(min_samples_split=(2, 20, 2), min_samples_leaf=(1, 20, 1))
 
 
 def tol(default: float = 1e-4) -> Group:
-    """Return the tolerance of a solver."""
+    """Return the hyperparameter for the tolerance of a solver."""
     return log_real(tol=(1e-5, 0.1, default))
 
 
@@ -147,12 +147,12 @@ def forest(*, bootstrap: bool) -> Group:
 
 
 def criterion() -> Group:
-    """Return the criterion of classification trees."""
+    """Return the hyperparameter for the criterion of classification trees."""
     return choice(criterion=["gini", "entropy"])
 
 
 def fast_ica(whitening: str, *groups: Group, **more: Any) -> Algorithm:
-    """Declare independent components; their number depends on whitening."""
+    """Declare independent component analysis, with a number of components if it whitens."""
     whiten = choice(whiten=[whitening, "false"], default="false")
     return declare(
         "sklearn.decomposition.FastICA",

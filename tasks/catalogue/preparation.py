@@ -1,6 +1,6 @@
 """Steps before feature preprocessing: imputing, encoding, rescaling, balancing of classes.
 
-Sources: FLASH's Table 5, first two blocks, and the scalers of ADMM's Table A2.
+Sources: first two blocks of FLASH's Table 5, and the scalers in ADMM's Table A2.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
 from prefect_tune.tasks.catalogue.notation import OWN, choice, declare, real, step, whole
 
 MAX_CATEGORIES = 100
-"""Most categories per column; beyond them, the rarest ones share one category."""
+"""Most categories per column; further, rarer categories share one category."""
 
 
 def by_kind(numbers: Any, categories: Any, **options: Any) -> ColumnTransformer:
-    """Return transformers of the columns of numbers and of categories."""
+    """Return a transformer that treats columns of numbers and columns of categories separately."""
     return ColumnTransformer(
         [
             ("numbers", numbers, make_column_selector(dtype_include="number")),
@@ -29,14 +29,14 @@ def by_kind(numbers: Any, categories: Any, **options: Any) -> ColumnTransformer:
 
 
 def make_imputer(strategy: str = "median") -> ColumnTransformer:
-    """Impute medians by default; in categories, gaps become their own category."""
+    """Impute medians by default; missing categories become a category of their own."""
     numbers = SimpleImputer(strategy=strategy, keep_empty_features=True)
     constant = SimpleImputer(strategy="constant", fill_value="(missing)", keep_empty_features=True)
     return by_kind(numbers, constant).set_output(transform="pandas")
 
 
 def make_encoder() -> ColumnTransformer:
-    """Encode categories one-hot; categories not seen in training become all zeros."""
+    """Encode categories one-hot; categories not seen in training become zeros in all columns."""
     one_hot = OneHotEncoder(
         max_categories=MAX_CATEGORIES + 1, handle_unknown="ignore", sparse_output=False
     )
@@ -91,5 +91,5 @@ DISCRETIZE = declare(
     flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
 )
 RESCALE = step("rescale", NONE, MINMAX, STANDARDIZE, NORMALIZE)
-"""FLASH's four choices."""
+"""FLASH's four choices of rescaling."""
 BALANCE = step("balance", NONE, Algorithm(id="weighting", class_weights="balanced"))

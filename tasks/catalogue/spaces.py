@@ -1,8 +1,8 @@
-"""The spaces that `--space` knows by name, and the part of a space that a machine can use.
+"""Spaces by the name given to `--space`, and the part of a space that this machine can use.
 
-Cheap to import, because help and completion list the names: spaces are imported on demand.
-Algorithms may require libraries that a machine lacks. The flow that starts a study decides once
-which part of its space is searched.
+Cheap to import, because help and completion list the names of spaces: each space is imported on
+demand. Algorithms may require libraries that a machine lacks; the flow that starts a study decides
+once which part of the space is searched.
 """
 
 import re
@@ -46,24 +46,24 @@ DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
     ("table", "regression"): "modern_regression",
     ("events", "classification"): "events",
 }
-"""Default space by the kinds of data and target."""
+"""Default space, by kind of data and kind of target."""
 
 
 def space_named(name: str) -> "Space":
-    """Return a space by name; UnknownName if it does not exist or cannot be used."""
+    """Return a space by name; raise `UnknownName` if the space does not exist or cannot be used."""
     return SPACES.named(name)
 
 
 EXTRAS: Mapping[str, str] = {"catboost": "boosting", "xgboost": "boosting"}
-"""Extra that installs each package; others come with prefect-tune or from the user."""
+"""Extra that installs each package; all other packages come with prefect-tune or from the user."""
 _LINKED = frozenset({"lightgbm", "xgboost"})
-"""Packages that may need OpenMP's runtime from the system; the others include everything."""
+"""Packages that may need a system-wide OpenMP runtime; other packages include all they need."""
 _OPENMP = "brew install libomp, apt-get install libgomp1, or dnf install libgomp"
 
 
 @dataclass(frozen=True, slots=True)
 class MissingLibrary:
-    """A library that algorithms need and this machine lacks; `is_optional` if it is an extra's."""
+    """A library that algorithms need but this machine lacks; `is_optional` if it is in an extra."""
 
     package: str
     reason: str
@@ -75,13 +75,13 @@ class MissingLibrary:
 
 
 def missing_library(package: str) -> MissingLibrary | None:
-    """Return why a package cannot be used and the remedy; None if it can be used."""
+    """Return the reason why a package cannot be used, with a remedy; None if it can be used."""
     if package in sys.modules and sys.modules[package] is not None:
         return None
     extra = EXTRAS.get(package)
     remedy = f"pip install '{f'prefect-tune[{extra}]' if extra else package}'"
     spec = None
-    with suppress(ModuleNotFoundError):  # the parent package of a dotted name
+    with suppress(ModuleNotFoundError):  # if the parent package of a dotted name is missing
         spec = find_spec(package)
     if spec is None:
         return MissingLibrary(package, "is not installed", remedy, is_optional=extra is not None)
@@ -100,13 +100,13 @@ def missing_library(package: str) -> MissingLibrary | None:
 
 
 def missing_libraries(algorithms: "Iterable[Algorithm]") -> tuple[MissingLibrary, ...]:
-    """Return the libraries that the algorithms require and that cannot be used here."""
+    """Return the libraries that the algorithms require but this machine cannot use."""
     required = dict.fromkeys(package for a in algorithms for package in a.requires)
     return tuple(missing for package in required if (missing := missing_library(package)))
 
 
 def check_libraries(what: str, algorithms: "Iterable[Algorithm]") -> None:
-    """Raise BadInput, with the remedy, if a library that `what` needs cannot be used here."""
+    """Raise `BadInput`, with a remedy, if this machine cannot use a library that `what` needs."""
     for library in missing_libraries(algorithms):
         text = f"{what} needs {library.package}, which {library.reason}"
         raise BadInput(text, remedy=library.remedy)
@@ -118,7 +118,7 @@ def algorithms_of(space: "Space") -> "tuple[Algorithm, ...]":
 
 
 def usable_part(space: "Space") -> "Space":
-    """Return the part of a space whose libraries can be used here; BadInput if a step is empty."""
+    """Return the part of a space that this machine can use; raise `BadInput` if a step is empty."""
     missing = {library.package for library in missing_libraries(algorithms_of(space))}
     if not missing:
         return space

@@ -1,4 +1,4 @@
-"""Final models: `refit` on all training rows, an `ensemble` of models, and `export` of programs.
+"""Final models: `refit` on all training rows, `ensemble` of several models, and `export`.
 
 `quality` measures predictions of the test rows, and `figures` shows how a model uses the columns.
 `promotion` compares two models on fresh rows. `export` writes a model for use elsewhere, and prints

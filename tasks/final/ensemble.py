@@ -1,13 +1,14 @@
-"""Ensembles of pipelines: chosen by predictions of held-out rows, and as scikit-learn models.
+"""Ensembles of pipelines: their choice by held-out predictions, and the scikit-learn models.
 
 Greedy selection with replacement follows Caruana et al., "Ensemble selection from libraries of
-models" (ICML 2004), as in Ram et al. (2020), appendix 8. Agnostic Bayes weighs each model by how
-often it is the best in bootstraps of half of the examples: Lacoste et al., "Sequential model-based
-ensemble optimization" (UAI 2014), equations 4 and 5. More bootstraps are drawn than the search
-uses, because their number sets the resolution of the weights.
+models" (ICML 2004), as in Ram et al. (2020), appendix 8. Agnostic Bayes weights each model by how
+often the model is best in bootstraps of half of the examples: Lacoste et al., "Sequential
+model-based ensemble optimization" (UAI 2014), equations 4 and 5. More bootstraps are drawn than in
+the search, because their number determines the resolution of the weights.
 
-The kind with the least loss on the rows that built it looks better than it is, so the nested
-estimate builds each kind on four parts of the held-out rows and judges it on the fifth.
+On the rows used to build it, an ensemble looks better than it is. To compare kinds of ensembles, a
+nested estimate therefore builds each kind on four parts of the held-out rows and scores it on the
+fifth part.
 """
 
 from collections import Counter
@@ -38,11 +39,13 @@ from prefect_tune.tasks.objective.risk import Resampling
 Array = NDArray[np.float64]
 
 _TIE = 1e-12
-"""Sums of weights that differ by less are equal, because their last digits depend on the order."""
+"""Sums of weights count as equal if they differ by less; last digits depend on the order of
+addition.
+"""
 
 
 def member_output(predictions: Predictions, n_classes: int) -> Array:
-    """Return a model's probabilities (n, c), or votes if it has none; or its numbers (n, 1)."""
+    """Return a model's probabilities or votes, shape (n, c); for regression, numbers, (n, 1)."""
     if not n_classes:
         return np.asarray(predictions.label, dtype=np.float64)[:, None]
     if predictions.score is not None and predictions.are_probabilities:
@@ -58,9 +61,9 @@ def blend(mean: Array, n_classes: int) -> Predictions:
 
 
 def heaviest_class(mean: Array) -> NDArray[np.intp]:
-    """Return the class with the most weight in each row of shape (n, c); the lowest wins a tie.
+    """Return the class with the largest weight in each row, shape (n,), given weights (n, c).
 
-    Lacoste et al. 2014, equation 4.
+    Ties go to the lowest class (Lacoste et al. 2014, equation 4).
 
     >>> heaviest_class(np.array([[0.3, 0.1 + 0.2, 0.4], [0.3, 0.1 + 0.2, 0.0]]))
     array([2, 0])
@@ -70,9 +73,10 @@ def heaviest_class(mean: Array) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions, by candidate and fold, for the m rows held out by the folds of a split.
+    """Predictions of several candidates for the m rows that the folds of a split hold out.
 
-    Losses raise `TimeoutError` after `until`, a reading of `monotonic`.
+    `predictions` are by candidate and fold. Computing a loss raises `TimeoutError` once the clock
+    `monotonic` has passed `until`.
     """
 
     dataset: Dataset
@@ -86,17 +90,17 @@ class HeldOut:
 
     @cached_property
     def rows(self) -> tuple[NDArray[np.intp], ...]:
-        """The rows of each fold."""
+        """Held-out rows of each fold."""
         return tuple(self.split.held_out(fold) for fold in range(self.split.n_folds))
 
     def output(self, candidate: int) -> Array:
-        """Return a candidate's contribution on all rows, fold after fold, shape (m, c)."""
+        """Return a candidate's contribution to an ensemble, for all rows by fold, shape (m, c)."""
         n_classes = len(self.dataset.classes)
         return np.concatenate([member_output(p, n_classes) for p in self.predictions[candidate]])
 
     @cached_property
     def losses(self) -> Array:
-        """Mean over the folds of each candidate's loss, shape (n,); nan if undefined."""
+        """Loss of each candidate, averaged over folds, shape (n,); nan if undefined."""
         return np.array([self.fold_losses(p).mean() for p in self.predictions])
 
     def fold_losses(self, predictions: Sequence[Predictions]) -> Array:
@@ -108,21 +112,21 @@ class HeldOut:
     def check_time(self) -> None:
         """Raise `TimeoutError` if the time for the choice is over."""
         if monotonic() > self.until:
-            raise TimeoutError("it took longer than the time left")
+            raise TimeoutError("the choice took longer than the time left")
 
     def blended(self, weights: Array) -> tuple[Predictions, ...]:
-        """Return the predictions of an ensemble, by fold, for weights (n,) that sum to 1."""
+        """Return an ensemble's predictions by fold, given weights (n,) that sum to 1."""
         members = np.flatnonzero(weights).tolist()
         mean: Array = np.sum([weights[i] * self.output(i) for i in members], axis=0)
         return self.by_fold(mean)
 
     def by_fold(self, mean: Array) -> tuple[Predictions, ...]:
-        """Return the predictions for a mean of contributions, shape (m, c), by fold."""
+        """Turn a mean of contributions, shape (m, c), into predictions by fold."""
         ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
         return tuple(blend(part, len(self.dataset.classes)) for part in np.split(mean, ends))
 
     def within(self, is_kept: NDArray[np.bool_]) -> "HeldOut":
-        """Return the held-out predictions of some rows only, by a mask of shape (n_rows,)."""
+        """Return the predictions for a subset of rows, given as a mask of shape (n_rows,)."""
         kept = [is_kept[rows] for rows in self.rows]
         split = replace(self.split, fold=np.where(is_kept, self.split.fold, LEARN))
         predictions = tuple(
@@ -138,7 +142,7 @@ class HeldOut:
         try:
             if not self.metric.declared.is_quick:
                 return self.metric.loss(y, predicted, n_classes)
-            alike = np.full((1, len(y)), 1 / len(y))  # about ten times as fast as a scorer
+            alike = np.full((1, len(y)), 1 / len(y))  # ten times as fast as a scorer
             return float(self.metric.weighted_losses(y, predicted, n_classes, alike)[0])
         except ValueError:
             return float("nan")
@@ -146,7 +150,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class FitLimit:
-    """Limit `most` on the fitting seconds of the members, given `seconds` per candidate, (n,).
+    """Limit `most` on the total fitting time of members; `seconds` is per candidate, shape (n,).
 
     The first candidate is always allowed.
     """
@@ -155,7 +159,7 @@ class FitLimit:
     most: float
 
     def allows(self, members: Collection[int], candidate: int) -> bool:
-        """Return whether a candidate may join the members."""
+        """Return whether the limit allows adding a candidate to the members."""
         joined = sorted({*members, candidate})
         return candidate in members or bool(self.seconds[joined].sum() <= self.most)
 
@@ -166,10 +170,11 @@ def greedy_picks(
     size: int,
     limit: FitLimit | None = None,
 ) -> tuple[list[int], list[float]]:
-    """Pick up to `size` members with replacement; each pick improves the ensemble most.
+    """Pick up to `size` members with replacement, always the one that improves the ensemble most.
 
-    `members` are contributions of one shape, with the best single member first. Returns picks by
-    position, up to the best size, and the loss after each. The first candidate wins a tie.
+    `members` are contributions of equal shape; the best single member comes first. Returns the
+    positions of the picks, up to the size with the least loss, and the loss after each pick. Ties
+    go to the first member.
     """
     picks, losses = [0], [loss(members[0])]
     total = members[0].copy()
@@ -187,23 +192,28 @@ def greedy_picks(
 
 
 BOOTSTRAPS = Bootstraps(500, 0.5)
-"""More bootstraps would not change the weights noticeably; these cost little next to training."""
+"""More bootstraps would not change the weights noticeably.
+
+The time is small compared with training.
+"""
 MOST_MEMBERS = 32
-"""Most members of an agnostic ensemble; greedy selection picks no more either. Each member is
-refitted on all rows and called in each prediction. After a search, about a hundred models are best
-in some bootstrap, many of them alike; this number of models predicts as well."""
+"""Most members of an agnostic ensemble; greedy selection has the same limit.
+
+Each member is refitted on all rows and called in each prediction. After a search, about a hundred
+models are best in at least one bootstrap, but many are similar, so fewer models predict as well.
+"""
 
 _SLOW_BOOTSTRAPS = Bootstraps(50, 0.5)
-"""Bootstraps for metrics that need a millisecond per model, fold and bootstrap."""
+"""Bootstraps for slow metrics, which need a millisecond per model, fold and bootstrap."""
 
 
 def bootstraps_for(metric: Metric) -> Bootstraps:
-    """Return the bootstraps to build an ensemble on; fewer if the metric is slow."""
+    """Return the bootstraps for building an agnostic ensemble; fewer if the metric is slow."""
     return BOOTSTRAPS if metric.declared.is_quick else _SLOW_BOOTSTRAPS
 
 
 def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: Generator) -> Array:
-    """Return the agnostic weights of the candidates, shape (n,), which sum to 1."""
+    """Return the candidates' weights by agnostic Bayes, shape (n,), which sum to 1."""
     resampling = Resampling.of(held_out.dataset, held_out.split, held_out.metric, bootstraps, rng)
     risks = []
     for predicted in held_out.predictions:
@@ -214,16 +224,16 @@ def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: Generator) 
 
 Kind = Literal["single", "greedy", "agnostic"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""Simplest kind first."""
+"""Kinds of ensembles, simplest first."""
 MOST_PICKS = 32
-"""Default number of members greedy selection picks."""
+"""Default number of picks of greedy selection."""
 CANDIDATES = 32
 """Number of best candidates to pick from (Ram et al. 2020, appendix 8)."""
 
 
 @dataclass(frozen=True)
 class EnsembleChoice:
-    """An ensemble of candidates; its kind is single if greedy selection found nothing better.
+    """An ensemble of candidates. The kind is single if greedy selection found nothing better.
 
     Attributes:
         weights: Weights by candidate, summing to 1; best first, or heaviest first if agnostic.
@@ -244,9 +254,10 @@ def choose(
     *,
     limit: FitLimit | None = None,
 ) -> EnsembleChoice:
-    """Build an ensemble of one kind from candidates whose losses are finite.
+    """Build an ensemble of the given kind; losses of all candidates must be finite.
 
-    `size` limits greedy selection; `bootstraps` are for the agnostic ensemble, drawn with `rng`.
+    `size` limits the picks of greedy selection. `bootstraps` and `rng` are for the agnostic
+    ensemble.
     """
     found = held_out.losses
     best = int(np.argmax(is_least(found)))
@@ -278,7 +289,7 @@ def choose(
 
 
 def predict_held_out(choice: EnsembleChoice, held_out: HeldOut) -> tuple[Predictions, ...]:
-    """Return the ensemble's predictions of held-out rows, by fold; a single model's unchanged."""
+    """Return the held-out predictions of an ensemble, by fold; unchanged for a single model."""
     if choice.kind == "single":
         return held_out.predictions[next(iter(choice.weights))]
     weights = np.zeros(len(held_out))
@@ -297,10 +308,10 @@ def nested_losses(
     *,
     limit: FitLimit | None = None,
 ) -> Mapping[Kind, float]:
-    """Return the loss of each kind on rows it was not built on; nothing is trained.
+    """Return the loss of each kind of ensemble on rows not used to build it; nothing is trained.
 
-    The loss is the mean over parts and folds. A part of a fold that lacks a class the metric needs
-    is skipped for every kind. The result is empty if too few rows are held out to judge any part.
+    The loss is the mean over parts and folds. If a part of a fold lacks a class that the metric
+    needs, the part is skipped for all kinds. The result is empty if all parts are skipped.
     """
     dealing, *streams = sequence.spawn(1 + N_PARTS)
     parts = stratified_parts(held_out, N_PARTS, np.random.default_rng(dealing))
@@ -321,7 +332,7 @@ def nested_losses(
 
 
 def best_kind(losses: Mapping[Kind, float]) -> Kind:
-    """Return the kind with the least loss; the simplest wins a tie.
+    """Return the kind with the least loss; ties go to the simplest kind.
 
     >>> best_kind({"single": 0.2, "greedy": 0.1, "agnostic": 0.1})
     'greedy'
@@ -332,7 +343,7 @@ def best_kind(losses: Mapping[Kind, float]) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceCosts:
-    """Measured seconds of the parts of a choice.
+    """Measured times of the operations that choosing an ensemble consists of.
 
     Attributes:
         of_candidate: Seconds to load the predictions of a candidate.
@@ -346,7 +357,7 @@ class ChoiceCosts:
 
     @classmethod
     def measured(cls, held_out: HeldOut, bootstraps: Bootstraps, of_candidate: float) -> Self:
-        """Measure the parts on the first candidate, with a tenth of the bootstraps."""
+        """Measure the operations on the first candidate, with a tenth of the bootstraps."""
         few = Bootstraps(max(1, bootstraps.n // 10), bootstraps.share)
         one = replace(held_out, predictions=held_out.predictions[:1])
         loss = Timer(lambda: one.fold_losses(one.by_fold(one.output(0))))
@@ -355,7 +366,7 @@ class ChoiceCosts:
         return cls(of_candidate, of_loss, of_risks / few.n)
 
     def seconds(self, kind: str, n: int, size: int, n_bootstraps: int) -> float:
-        """Return the predicted seconds of a choice among n candidates, nested for `auto`."""
+        """Predict the seconds of choosing among n candidates; `auto` needs the nested estimate."""
         greedy = self.of_loss * (min(size, n) * min(n, CANDIDATES) + 2 * n)
         agnostic = n * (n_bootstraps * self.of_risk + self.of_loss)
         built = {"greedy": greedy, "agnostic": agnostic, "auto": N_PARTS * greedy + 2 * agnostic}
@@ -363,7 +374,7 @@ class ChoiceCosts:
 
 
 def stratified_parts(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:
-    """Deal each fold's rows into parts, stratified, groups kept together; -1 if not held out."""
+    """Deal each fold's rows to stratified parts by group; return the part of each row, or -1."""
     dataset = held_out.dataset
     parts = np.full(len(dataset), -1)
     for rows in held_out.rows:
@@ -391,17 +402,17 @@ class _Ensemble(BaseEstimator):
     ) -> Self:
         """Make an ensemble of fitted members, without training.
 
-        Arguments as in the constructor; `classes` are by default the classes the members know.
-        ValueError if the weights do not fit the members, or the members' classes differ.
+        `classes` are by default the members' own. Raises `ValueError` if the number of weights is
+        wrong, or if members have different classes.
         """
         ensemble = cls(members, weights)
         ensemble._take(list(members), classes)
         return ensemble
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit a clone of each member; ValueError if weights or targets do not fit the members."""
+        """Fit a clone of each member; may raise `ValueError` for wrong weights or targets."""
         _normalised(self.weights, len(self.members))
-        target = y if y is None else column_or_1d(y, warn=True)  # one warning for all members
+        target = y if y is None else column_or_1d(y, warn=True)  # warns once
         self._take([clone(member).fit(X, target) for member in self.members], ())
         return self
 
@@ -427,38 +438,38 @@ class _Ensemble(BaseEstimator):
 
 
 class ClassEnsemble(ClassifierMixin, _Ensemble):
-    """The mean of the probabilities of classifiers, or of their votes if they have none.
+    """Weighted mean of the probabilities of classifiers, or of votes if a classifier has none.
 
     Args:
         members: Classifiers.
         weights: Non-negative weights, one per member; equal by default.
 
     Attributes:
-        members_: Fitted members; `classes_` are the same for all.
+        members_: Fitted members, which all have the same `classes_`.
         weights_: Weights of the members, summing to 1, shape (k,).
     """
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the shares of the classes, shape (n, c)."""
+        """Return the weighted share of each class, shape (n, c)."""
         check_is_fitted(self)
         weighted = zip(self.members_, self.weights_, strict=True)
         mean: NDArray[np.float64] = np.sum(
             [weight * self._output(member, X) for member, weight in weighted], axis=0
         )
-        # Rounding may push them slightly above 1.
+        # Rounding may push shares slightly above 1.
         return mean / mean.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class with the largest share, shape (n,); the lowest class wins a tie."""
+        """Return the class with the largest share, shape (n,); ties go to the lowest class."""
         return self.labels_of_probabilities(self.predict_proba(X))
 
     def labels_of_probabilities(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the classes of the largest shares, shape (n,); the lowest class wins a tie."""
+        """Return the classes with the largest shares, shape (n,); ties go to the lowest class."""
         return self.classes_[heaviest_class(probabilities)]
 
     def _output(self, member: Any, X: Any) -> NDArray[np.float64]:
         if callable(getattr(member, "predict_proba", None)):
-            with suppress(NotImplementedError):  # how some models signal no probabilities
+            with suppress(NotImplementedError):  # some models signal missing probabilities this way
                 score = predicted_scores(member, X, self.classes_, "predict_proba")
                 if Predictions(score.argmax(axis=1), score).are_probabilities:
                     return score
@@ -472,7 +483,7 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
 
 
 class NumberEnsemble(RegressorMixin, _Ensemble):
-    """The mean of the numbers of regressors.
+    """Weighted mean of the predictions of regressors.
 
     Args:
         members: Regressors.
@@ -491,7 +502,7 @@ class NumberEnsemble(RegressorMixin, _Ensemble):
 
 
 def _normalised(weights: Sequence[float] | None, n_members: int) -> NDArray[np.float64]:
-    """Return weights that sum to 1, shape (k,); ValueError if they do not fit the members."""
+    """Return weights that sum to 1, shape (k,); `ValueError` if given weights are not usable."""
     if not n_members:
         raise ValueError("an ensemble needs at least one member; got none")
     given = np.ones(n_members) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -504,12 +515,12 @@ def _normalised(weights: Sequence[float] | None, n_members: int) -> NDArray[np.f
 
 
 def _common_classes(fitted: Sequence[Any]) -> NDArray[Any]:
-    """Return the classes of all members, sorted; ValueError if they differ or one has none."""
+    """Return the sorted classes of the members; `ValueError` if they differ or are missing."""
     classes = [np.sort(getattr(member, "classes_", [])) for member in fitted]
     for position, (member, own) in enumerate(zip(fitted, classes, strict=True)):
         if not len(own) or not np.array_equal(own, classes[0]):
             raise ValueError(
-                f"member {position} ({type(member).__name__}) predicts the classes {own.tolist()}; "
-                f"all members must predict the same classes, as the first: {classes[0].tolist()}"
+                f"member {position} ({type(member).__name__}) predicts the classes {own.tolist()}, "
+                f"but all members must predict the classes of the first: {classes[0].tolist()}"
             )
     return classes[0]

@@ -1,16 +1,18 @@
 """Export of a final model with as little dependence on prefect-tune as possible.
 
-`plain` replaces our estimator classes by their scikit-learn parents. Some of our classes differ
-from their parents only in cases in which the parent would fail or select nothing. If no such case
-occurred, the parent predicts the same to the last bit, and its clone learns the same.
+`plain` replaces prefect-tune's estimator classes by their scikit-learn parents, where this changes
+no prediction. Some of these classes differ from the parent only when the parent would fail or
+select no column. If this did not happen, the parent's predictions are equal to the last bit, and so
+are those of a refitted clone.
 
 `portable` pickles a model with our remaining code and the user's by value, as bytecode for this
 version of Python. A `checked_pickle` compares versions before the model is read. Reading a
 `skops_file` runs no code, but types that skops does not know must be installed where the file is
 read and trusted by the reader.
 
-The unfitted pipeline of a trial is built, and printed as Python code, as for the final model if the
-trial is part of it, else as for the first fold: steps depend on the data that reaches them.
+A `trial_pipeline` is the unfitted pipeline of a trial, and `code_of` prints it as Python code.
+Because steps depend on the data that reaches them, the pipeline is the one of the final model if
+the trial is part of that model, and the one of the first fold otherwise.
 """
 
 import copyreg
@@ -77,9 +79,9 @@ _FALLBACK = "only_column_"
 
 
 def plain(model: Value) -> Value:
-    """Return a copy of a model, fitted or not, with scikit-learn's classes in place of ours.
+    """Return a copy of a model with scikit-learn's classes in place of prefect-tune's.
 
-    Estimators without a counterpart stay and are shared with the original.
+    The model may be fitted or not. Estimators without a counterpart are not copied.
 
     >>> plain(Polynomial(degree=3))
     PolynomialFeatures(degree=3)
@@ -88,7 +90,7 @@ def plain(model: Value) -> Value:
 
 
 def estimator_classes(model: Any) -> tuple[type[Any], ...]:
-    """Return the classes of all estimators in a model, by name.
+    """Return the classes of all estimators in a model, sorted by name.
 
     >>> [kind.__name__ for kind in estimator_classes([Polynomial(), ClipNegatives()])]
     ['ClipNegatives', 'Polynomial']
@@ -105,7 +107,7 @@ def estimator_classes(model: Any) -> tuple[type[Any], ...]:
 
 def _as_parent(estimator: BaseEstimator) -> BaseEstimator:
     if isinstance(estimator, ClipNegatives) and vars(estimator).get("is_sparse_") is False:
-        # scikit-learn's counterpart for dense matrices
+        # for dense matrices, scikit-learn can do the same
         return FunctionTransformer(np.clip, kw_args={"a_min": 0, "a_max": None})
     parent = _PARENTS.get(type(estimator))
     if parent is None or hasattr(estimator, _FALLBACK):
@@ -116,7 +118,7 @@ def _as_parent(estimator: BaseEstimator) -> BaseEstimator:
 
 
 def _replaced(value: Any, change: Change, done: dict[int, Any]) -> Any:
-    """Return a value with its estimators replaced, innermost first; shared objects stay shared."""
+    """Return a value with all estimators changed, innermost first; shared objects stay shared."""
     if id(value) in done:
         return done[id(value)]
     made = value
@@ -143,11 +145,11 @@ _REMEDY = "export to a file that ends in .pkl"
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model as a file, and the model read back.
+    """A model as file content, and the model loaded from this content.
 
     Attributes:
-        packages: Packages that reading imports, sorted.
-        trusted: Types that the reader of a skops file must trust, sorted.
+        packages: Packages that loading imports, sorted.
+        trusted: Types that must be trusted to load a skops file, sorted.
     """
 
     data: bytes
@@ -157,12 +159,12 @@ class ModelFile:
 
     @property
     def carries_code(self) -> bool:
-        """Whether the file carries code by value, which only this version of Python reads."""
+        """Whether the file contains bytecode, which only this version of Python can load."""
         return _READ_BY in self.packages
 
 
 def portable(model: Any) -> ModelFile:
-    """Pickle a model with our code and the user's by value, and read it back."""
+    """Pickle a model with the code of prefect-tune and of the user, and load the pickle."""
     data = portable_pickle(model, lambda name: is_ours(name) or is_user_code(name))
     reader = _Reader(data)
     read = reader.load()
@@ -199,7 +201,7 @@ def _cached(function: Callable[[Any], Any], name: str) -> cached_property[Any]:
     return made
 
 
-# Before Python 3.12 a cached property holds a lock, which cannot be pickled by value.
+# Before Python 3.12, a cached property holds a lock, which cannot be pickled by value.
 copyreg.pickle(cached_property, lambda it: (_cached, (it.func, it.attrname)))
 
 
@@ -209,7 +211,7 @@ def is_ours(module: str) -> bool:
 
 
 class _Reader(pickle.Unpickler):
-    """Reads a pickle, and notes the packages that it or its code imports."""
+    """Unpickler that collects the packages imported by the pickle or by code in the pickle."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
@@ -217,7 +219,7 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         self.packages.add(module.partition(".")[0])
-        # Code pickled by value imports the modules that it uses by this function.
+        # Code that was pickled by value imports modules with this function.
         is_import = (module, name) == ("cloudpickle.cloudpickle", "subimport")
         return self._imported if is_import else super().find_class(module, name)
 
@@ -227,7 +229,7 @@ class _Reader(pickle.Unpickler):
 
 
 def skops_file(model: Any) -> ModelFile:
-    """Write a pipeline or an ensemble with skops; BadInput names the reason if it refuses."""
+    """Write a pipeline or an ensemble with skops; raise `BadInput` if skops refuses the model."""
     try:
         import skops.io  # noqa: PLC0415 - optional dependency
     except ImportError as error:
@@ -239,7 +241,7 @@ def skops_file(model: Any) -> ModelFile:
         data: bytes = skops.io.dumps(model)
         trusted = tuple(sorted(skops.io.get_untrusted_types(data=data)))
         read = skops.io.loads(data, trusted=trusted)
-    except Exception as error:  # any kind, depending on the model's objects
+    except Exception as error:  # any kind, depending on objects in the model
         reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
         raise BadInput(f"skops' format cannot store the model: {reason}", remedy=_REMEDY) from error
     if users := [kind.rpartition(".")[2] for kind in trusted if is_user_code(kind)]:
@@ -254,16 +256,16 @@ def skops_file(model: Any) -> ModelFile:
 
 
 _WIDTH = 72
-"""Most characters of brackets on one line, without what stands before them."""
+"""Most characters of a bracketed list on one line, not counting text before the bracket."""
 _ALIASES: Mapping[str, str] = {"numpy": "np"}
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPipeline:
-    """The unfitted pipeline of a trial, whose steps have their names in the space.
+    """The unfitted pipeline of a trial, with steps named as in the space.
 
-    `weighted` is the argument of `fit` for row weights by class frequency, if any. `remarks` are
-    sentences about aspects the pipeline does not show.
+    `weighted` is the argument of `fit` for row weights by class frequency; empty if weights are not
+    used. `remarks` are sentences on what the pipeline does not show.
     """
 
     pipeline: Pipeline
@@ -279,13 +281,14 @@ def trial_pipeline(
     best_epoch: int | None = None,
     is_final: bool = False,
 ) -> TrialPipeline:
-    """Build the pipeline of a trial as for its first fold, or for the final model if `is_final`.
+    """Build the pipeline of a trial, as for the first fold or, if `is_final`, for the final model.
 
-    A model in epochs is trained to `best_epoch` or the last.
+    If the model trains in epochs, the pipeline trains to `best_epoch`, or to the last epoch if
+    None.
 
-    If nothing was cached, the store does not know the input of the model, and earlier steps are
-    rerun. The `failed_step` (empty if unknown) is not rerun; later steps are built as if it had
-    returned its input.
+    If the store has no cached step results, it does not know the input of the model, so earlier
+    steps are rerun, except `failed_step` (empty if unknown). Steps after the failed step are built
+    as if that step had returned its input.
 
     Raises:
         StoreLost: If the study's data is lost.
@@ -327,7 +330,7 @@ def trial_pipeline(
                 model.set_params(**{training.rounds: rounds})
             else:
                 model.set_params(max_iter=epoch)
-                remarks.append(f"The study trained {step.name!r} pass by pass, {epoch} passes.")
+                remarks.append(f"The study trained {step.name!r} in {epoch} passes over the rows.")
         if how.weight_argument:
             weighted = f"{step.name}__{how.weight_argument}"
         steps.append((step.name, estimator))
@@ -342,10 +345,11 @@ def code_of(
     user_file: str = "",
     dataset: Dataset | None = None,
 ) -> str:
-    """Return Python code that builds a trial's pipeline as `pipeline`, and fits it.
+    """Return Python code that builds a trial's pipeline, named `pipeline`, and fits the pipeline.
 
-    The docstring starts with `heading`. With the `dataset` of the study, the pipeline reads rows as
-    they come in its file. BadInput if a value cannot be written as code.
+    The docstring of the code starts with `heading`. If the study's `dataset` is given, the pipeline
+    includes the reader of rows as they are in the file. Raises `BadInput` if a value cannot be
+    written as code.
     """
     writer = _Writer(user_file)
     pipeline = trial.pipeline
@@ -364,7 +368,7 @@ def code_of(
 
 
 class _Writer:
-    """Writes values as code and collects the imports; `user_file` may define estimators."""
+    """Writer of values as code, which collects imports; `user_file` may define estimators."""
 
     def __init__(self, user_file: str) -> None:
         self._user_file, self._is_used = user_file, False
@@ -372,7 +376,7 @@ class _Writer:
         self._whole: set[str] = set()
 
     def text(self, value: Any, form: str | None = None) -> str:
-        """Return the code of a value, without default arguments; BadInput if there is none."""
+        """Return the code of a value, without default arguments; may raise `BadInput`."""
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, float) and not np.isfinite(value):
@@ -404,7 +408,7 @@ class _Writer:
             return f"{made}.set_output(transform={_quoted(own)})"
         if callable(value) and hasattr(value, "__name__"):
             return self._name(value)
-        raise BadInput(f"{value!r}, a value of an estimator of the trial, has no code")
+        raise BadInput(f"{value!r}, a value of an estimator, cannot be written as code")
 
     def imported(self, module: str, name: str) -> str:
         if is_user_code(module) and not (module := plain_module(module)):
@@ -415,7 +419,7 @@ class _Writer:
             return f"{_ALIASES[module]}.{name}"
         if self._modules.setdefault(name, module) == module:
             return name
-        self._whole.add(module)  # another module has the same name
+        self._whole.add(module)  # another module has an object of this name
         return f"{module}.{name}"
 
     def imports(self) -> str:
@@ -434,7 +438,7 @@ class _Writer:
         return "\n".join(lines)
 
     def _call(self, value: Any, values: Mapping[str, Any], form: str | None) -> str:
-        """Return a constructor call with the arguments that differ from their defaults."""
+        """Return a constructor call with only the arguments that differ from their defaults."""
         accepted = signature(type(value)).parameters
         unknown, items = Parameter("unknown", Parameter.KEYWORD_ONLY, default=None), []
         for name in dict.fromkeys((*(n for n in accepted if n in values), *values)):
@@ -446,7 +450,7 @@ class _Writer:
         return _bracketed(f"{self._name(type(value))}(", items, ")")
 
     def _name(self, value: Any) -> str:
-        """Import a class or function from the shortest module name that has it, or BadInput."""
+        """Import a class or function from the shortest module path; `BadInput` if impossible."""
         module, name = getattr(value, "__module__", None) or "", getattr(value, "__name__", "")
         parts = ["numpy"] if isinstance(value, np.ufunc) else module.split(".")
         for candidate in accumulate(parts, "{}.{}".format):
@@ -468,7 +472,7 @@ def _quoted(text: str) -> str:
 
 
 def _bracketed(opening: str, items: Sequence[str], closing: str) -> str:
-    """Return items in brackets, on one line if that is short, else one line or more for each."""
+    """Return items in brackets, on one line if short enough, otherwise on separate lines."""
     line = f"{opening}{', '.join(items)}{closing}"
     if not items or ("\n" not in line and len(line) <= _WIDTH):
         return line

@@ -34,7 +34,7 @@ FEWEST_ROWS = 10
 """Least number of rows (of patients, for codes) that have a value which is named."""
 _PATIENTS_AT_ONCE = 10_000
 _MOST_CODES, _MOST_COLUMNS = 40, 8
-"""Limits on the codes permuted, and on the columns of each code."""
+"""Most codes that are permuted, and most columns that are shown per code."""
 _REPEATS = 3
 """Permutations averaged for a strength."""
 _MOST_POINTS, _MOST_CATEGORIES = 10, 8
@@ -47,7 +47,7 @@ ScoresOf = Callable[[Predictions], Array]
 
 
 def code_of_column(column: str, codes: Container[str]) -> str:
-    """Return the code of a column; the column itself if it belongs to no code.
+    """Return the code of a column, given its name; the name itself if the column has no code.
 
     >>> code_of_column("RR//rate: mean, 30 days", {"RR//rate"}), code_of_column("a: b", {"a: b"})
     ('RR//rate', 'a: b')

@@ -1,8 +1,8 @@
-"""The comparison of a series' champion with a challenger, on rows that neither was fitted on.
+"""Comparison of a series' champion with a challenger, on rows that neither was trained on.
 
-Both models predict test rows of the challenger's data. The champion reads them by its own schema,
-and its classes are matched by label. Rows that the champion was trained on are left out, as are the
-rows of the decision that made it the champion.
+Both models predict test rows of the challenger's data. The champion reads these rows by its own
+schema, and classes are matched by label. Rows that the champion was trained on are left out, and so
+are rows on which it was promoted.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ from prefect_tune.tasks.user_code import exits_as_errors
 
 @dataclass(frozen=True, slots=True)
 class StudyModel:
-    """A final model in the store: the record that holds it, and the problem of its study."""
+    """A final model in the store: the record with the model, and the problem of its study."""
 
     record: str
     problem: Problem
@@ -55,11 +55,11 @@ class DecisionRules:
 
     Attributes:
         identity: Columns that identify a row, see `row_ids`; if empty, all common columns.
-        excludes_test_rows: Whether test rows of the champion's study are excluded, because a
-            decision on them made it the champion.
-        margin: Improvement of the loss that the challenger must exceed.
-        level: Largest p-value that favours the challenger.
-        decision: Number of the decision; with the seed of the study, it seeds the random numbers.
+        excludes_test_rows: Whether test rows of the champion's study are excluded, because the
+            champion was promoted on them.
+        margin: Improvement of the loss that a promotion must exceed.
+        level: Largest p-value at which the challenger is promoted.
+        decision: Number of the decision, which seeds random numbers together with the study's seed.
     """
 
     identity: tuple[str, ...]
@@ -71,7 +71,10 @@ class DecisionRules:
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """Outcome of a comparison; without `compared`, there are too few rows, or a `problem`."""
+    """Outcome of a comparison.
+
+    If `compared` is None, rows were too few, or there was a `problem`.
+    """
 
     n_rows: int
     compared: PairedComparison | None = None
@@ -81,10 +84,10 @@ class ModelComparison:
 def compared(
     context: StudyContext, champion: StudyModel, challenger: StudyModel, rules: DecisionRules
 ) -> ModelComparison:
-    """Compare two models on the fresh test rows of the challenger's data, once it is loaded.
+    """Load the challenger's data, and compare two models on its fresh test rows.
 
-    Raises `StoreLost` if the store becomes unusable. Any other error is the problem of the outcome:
-    models run users' code.
+    Raises `StoreLost` if the store becomes unusable. Any other error becomes the outcome's
+    `problem`, because models may run users' code.
     """
     retry_through_outages(lambda: load(context, ()))
     store = open_store(context.store)
@@ -122,35 +125,35 @@ def _compared(
 def fresh_rows(
     store: ArtifactStore, champion: Problem, challenger: Problem, rules: DecisionRules
 ) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-    """Return positions and ids of the challenger's test rows that neither model depends on.
+    """Return the positions and ids of the challenger's test rows that neither model has seen.
 
-    Rows with the ids of training rows are known to a model as well as these.
+    A row with the id of a training row counts as seen, too.
     """
     now, before = (load_dataset(store, one.dataset) for one in (challenger, champion))
     split, names = load_split(store, challenger.split), rules.identity
-    if not names and identity_columns(now):  # if nothing fixes the test rows
+    if not names and identity_columns(now):  # if no columns were fixed for the series
         names = common_columns(before, now)
     names = settled_columns(before, now, names)
     all_ids, known = row_ids(now, names), row_ids(before, names)
     if not rules.excludes_test_rows:
         known = known[load_split(store, champion.split).fold != TEST]
     rows = split.held_out(REFIT)
-    # Given test rows may equal rows that the challenger was trained on.
+    # Test rows given by the user may equal training rows of the challenger.
     is_fresh = ~np.isin(all_ids[rows], np.append(known, all_ids[split.is_training]))
     return rows[is_fresh], all_ids[rows][is_fresh]
 
 
 def _model(store: ArtifactStore, model: StudyModel) -> Any:
-    model.problem.find_space()  # imports the user's classes, which the model needs to be read
+    model.problem.find_space()  # imports the user's classes, which unpickling the model needs
     return store.records.get(model.record, ["model"])["model"]
 
 
 def predictions_on(
     model: Any, trained_on: Dataset, dataset: Dataset, rows: NDArray[np.intp]
 ) -> Predictions:
-    """Return the predictions of a model for some rows of another data set than its own.
+    """Return a model's predictions for some rows of a data set other than the model's own.
 
-    Raises `BadInput` if the rows lack what the model needs, `ValueError` for other predictions.
+    Raises `BadInput` if the model cannot read the rows, `ValueError` if predictions are not usable.
     """
     X = dataset.rows(rows)
     if isinstance(X, pd.DataFrame):
@@ -162,12 +165,12 @@ def predictions_on(
 
 
 def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Label]) -> Predictions:
-    """Return predictions of `learned` classes as predictions of other classes, matched by label.
+    """Convert predictions of `learned` classes to predictions of `classes`, matched by label.
 
-    A class that was not learned has probability 0. A learned class that is not among the other ones
-    is dropped: the other probabilities of a row are scaled to sum to 1.
+    A class that was not learned gets probability 0. A learned class that is missing in `classes` is
+    dropped, and the remaining probabilities of each row are scaled to sum to 1.
 
-    Raises `ValueError` if a dropped class is predicted without scores, or all classes differ.
+    Raises `ValueError` if no class matches, or if a model without scores predicts a dropped class.
     """
     if tuple(learned) == tuple(classes) and [*map(type, learned)] == [*map(type, classes)]:
         return found
@@ -175,14 +178,14 @@ def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Labe
     place = np.array([known.get(label_text(label), -1) for label in learned], dtype=np.int32)
     if (place < 0).all():
         raise ValueError(
-            f"it knows none of the classes: it learned {learned[0]!r}, and the data has "
+            f"the champion knows none of the classes: it learned {learned[0]!r}, but the data has "
             f"{classes[0]!r}"
         )
     label, is_known = place[found.label], place >= 0
     if found.score is None:
         if (label < 0).any():
             gone = learned[int(found.label[label < 0][0])]
-            raise ValueError(f"it predicts class {gone!r}, which the data does not have")
+            raise ValueError(f"the champion predicts class {gone!r}, which the data does not have")
         return Predictions(label)
     lowest = 0.0 if found.are_probabilities else float(np.finfo(np.float64).min)
     score = np.full((len(label), len(classes)), lowest)

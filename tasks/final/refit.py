@@ -1,8 +1,8 @@
 """The final model of a study: members fitted on all training rows, then combined.
 
-Test rows are not read until the model is stored. A member without time for a refit on all training
-rows is the mean of the trial's fold models in the cache. If the model cannot be scored on the test
-rows, it stays.
+Test rows are not read until the model is stored. If there is no time to refit a member on all
+training rows, the member is the mean of the trial's fold models in the cache. If the model cannot
+be scored on the test rows, it is kept nevertheless.
 """
 
 import warnings
@@ -36,7 +36,7 @@ from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
 
 _PIN_SECONDS = 86_400.0
-"""Pins on a member's artifacts expire after this time if the session is killed."""
+"""If the session is killed, pins on a member's step results expire after this time."""
 _FEW_ROWS = 20
 """Training rows that are predicted to check the stored model."""
 _ROUNDING = 1e-3
@@ -44,7 +44,7 @@ _ROUNDING = 1e-3
 
 
 class RefitFailed(RuntimeError):  # noqa: N818 - reads as an outcome
-    """A trial's configuration cannot become the final model; the message names the trial."""
+    """A trial cannot become part of the final model; the message names the trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ class Member:
     """A trial's part in the final model.
 
     Attributes:
-        query: `Optimizer.refit` of the trial as JSON values; the trial's own query if `of_folds`.
+        query: Query of the refit (`Optimizer.refit`) as JSON values; the trial's own query if
+            `of_folds`.
         of_folds: Whether the member is the mean of the trial's fold models, read from the cache.
     """
 
@@ -63,13 +64,13 @@ class Member:
 
 
 def fit_member(context: StudyContext, member: Member, pinned_by: str = "") -> PathRun:
-    """Fit a member on all training rows, or read the models of its folds from the cache.
+    """Fit a member on all training rows, or read the trial's fold models from the cache.
 
-    The member's artifacts are pinned for `pinned_by`, if given.
+    If `pinned_by` is given, this owner pins the member's cached step results.
 
     Raises:
-        RefitFailed: If a step fails, or the cache has lost a model of a fold; names the trial.
-        StoreLost: If the store is lost.
+        RefitFailed: If a step fails, or the cache no longer has all fold models.
+        StoreLost: If the store becomes unusable.
     """
     with _named(member), one_thread():
         query = Query.from_json(member.query, context.problem.find_space())
@@ -88,13 +89,14 @@ def fit_member(context: StudyContext, member: Member, pinned_by: str = "") -> Pa
 
 
 def store_model(context: StudyContext, members: Sequence[Member]) -> None:
-    """Combine the members, fitted or read from the cache, into the final model and store it.
+    """Combine the members into the final model, and store this model.
 
-    The record is published only if the model, read back, predicts training rows as before.
+    Members are fitted or read from the cache. The record is published only if the model, once read
+    back, predicts training rows as before.
 
     Raises:
-        RefitFailed: If a member cannot be fitted or stored; the message names the trial.
-        StoreLost: If the store is lost.
+        RefitFailed: If a member cannot be fitted, or the model cannot be stored.
+        StoreLost: If the store becomes unusable.
     """
     store = open_store(context.store)
     classes = load_dataset(store, context.problem.dataset).learned_classes
@@ -104,7 +106,7 @@ def store_model(context: StudyContext, members: Sequence[Member]) -> None:
         models = [_model(m, run, classes) for m, run in zip(members, runs, strict=True)]
         model = _mean(models, [member.weight for member in members], classes)
     except ValueError as error:
-        raise RefitFailed(f"trials {numbers}, in this order, form no ensemble: {error}") from error
+        raise RefitFailed(f"trials {numbers} cannot form an ensemble: {error}") from error
     about = {
         "trial": members[0].number,
         "members": [{"trial": member.number, "weight": member.weight} for member in members],
@@ -126,7 +128,7 @@ def store_model(context: StudyContext, members: Sequence[Member]) -> None:
 
 
 def _model(member: Member, path_run: PathRun, classes: NDArray[Any]) -> Any:
-    """Return the model of a fitted member; artifacts that the cache has lost are recomputed."""
+    """Return the model of a fitted member; steps that the cache no longer has are recomputed."""
     with _named(member), one_thread():
         chains = [path_run.nodes(fold) for fold in path_run.folds]
         pipelines = [Pipeline([(n.step, n.part("estimator")) for n in nodes]) for nodes in chains]
@@ -141,9 +143,9 @@ def _mean(models: Sequence[Any], weights: Sequence[float] | None, classes: NDArr
 
 
 def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]) -> None:
-    """Raise ValueError if a model, once read back, predicts other values for a few training rows.
+    """Raise `ValueError` if a model, once read back, predicts a few training rows differently.
 
-    A model with random predictions passes if it predicts anything.
+    A model with random predictions passes if its predictions are usable.
     """
     store = open_store(context.store)
     dataset = load_dataset(store, context.problem.dataset)
@@ -154,7 +156,7 @@ def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]
             predicted(one, dataset, rows) for one in (parts["model"], model, model)
         )
     if _is_same(before, again) and not _is_same(before, read):
-        raise ValueError("the model predicts other values after it was stored than before")
+        raise ValueError("the model predicts different values after it was stored and read back")
 
 
 def _is_same(one: Predictions, other: Predictions) -> bool:
@@ -167,7 +169,7 @@ def _is_same(one: Predictions, other: Predictions) -> bool:
 
 @contextmanager
 def _named(member: Member) -> Iterator[None]:
-    """Turn errors of the body into RefitFailed with the trial's number, except a lost store."""
+    """Turn errors in the body, except `StoreLost`, into `RefitFailed` with the trial's number."""
     try:
         with exits_as_errors():
             yield
@@ -184,12 +186,12 @@ def _named(member: Member) -> Iterator[None]:
 
 
 def member_pins(study: str, number: int | None = None) -> str:
-    """Return the owner of the pins on a member's artifacts; without a number, the common prefix."""
+    """Return the owner of pins for a member's refit; without a number, the prefix of all owners."""
     return f"refit {study} " + ("" if number is None else str(number))
 
 
 def make_member(context: StudyContext, member: Member) -> tuple[int, int]:
-    """Fit a member on all training rows, and pin its artifacts; return its steps, made and all."""
+    """Fit a member on all training rows, and pin its step results; return steps made, and all."""
     _load(context, member)
     owner = member_pins(context.study, member.number)
     path_run = retry_through_outages(lambda: fit_member(context, member, owner))
@@ -199,7 +201,7 @@ def make_member(context: StudyContext, member: Member) -> tuple[int, int]:
 
 
 def make_model(context: StudyContext, members: Sequence[Member]) -> float:
-    """Store the study's model, of members fitted now or before; return the seconds it took."""
+    """Fit members or read them from the cache, and store the study's model; return the seconds."""
     started = perf_counter()
     _load(context, *members)
     retry_through_outages(lambda: store_model(context, members))
@@ -207,7 +209,7 @@ def make_model(context: StudyContext, members: Sequence[Member]) -> float:
 
 
 def _load(context: StudyContext, *members: Member) -> None:
-    """Load data and libraries before the clock of the task starts."""
+    """Load data and libraries before the task's time is measured."""
     space = context.problem.find_space()
     paths = [Query.from_json(member.query, space).configuration.path for member in members]
     algorithms = [algorithm for path in paths for _, algorithm in space.pipeline(path)]
@@ -216,10 +218,10 @@ def _load(context: StudyContext, *members: Member) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LossOnTest:
-    """The loss of a model on the test rows; None if `undefined` for a reason, or without test rows.
+    """Loss of a model on the test rows; None without test rows, or if `undefined` has a reason.
 
-    `is_final` is false if scoring again may succeed, after a worker died or exceeded a limit.
-    `usefulness` compares the model with a constant; None if that is undefined.
+    `is_final` is false if another attempt may succeed, for example after a worker died or a limit
+    was exceeded. `usefulness` compares the model with a constant prediction; None if undefined.
     """
 
     loss: float | None
@@ -230,9 +232,10 @@ class LossOnTest:
 
 
 def scored_on_test(context: StudyContext, alone: Member | None) -> LossOnTest:
-    """Score the study's model, or the trial `alone`, on the test rows.
+    """Score the study's model on the test rows, or the single trial `alone` if given.
 
-    The trial's pipeline comes from the model if the trial is a member of it, and is fitted if not.
+    If the trial is a member of the model, its fitted pipeline is taken from the model; otherwise
+    the pipeline is fitted.
     """
     _load(context)
     return retry_through_outages(lambda: _scored(context, alone))
@@ -255,20 +258,20 @@ def _scored(context: StudyContext, alone: Member | None) -> LossOnTest:
 
 
 def predicted(model: Any, dataset: Dataset, rows: NDArray[np.intp]) -> Predictions:
-    """Return a model's predictions of some rows of a data set; errors of the model are raised."""
+    """Return a model's predictions for some rows of a data set; errors of the model are raised."""
     with exits_as_errors(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as in the fit
+        warnings.simplefilter("ignore")  # warnings are off, as while fitting
         return predictions_of(model, dataset.rows(rows), dataset.learned_classes)
 
 
 def loss_on_test(model: Any, dataset: Dataset, split: Split, metric: Metric) -> LossOnTest:
-    """Return the loss of a model on the test rows, or why it is undefined."""
+    """Return the loss of a model on the test rows, or the reason why the loss is undefined."""
     rows = split.held_out(REFIT)
     if not len(rows):
         return LossOnTest(None)
     try:
         predictions = predicted(model, dataset, rows)
-    except Exception as error:  # any kind: the model may be a user's own
+    except Exception as error:  # any kind, because the model may be the user's
         return LossOnTest(None, f"the model cannot predict the test rows: {reason_of(error)}")
     whole = _loss(dataset, split, rows, predictions, metric)
     if split.equal is None:
@@ -290,20 +293,20 @@ def _loss(
     metric: Metric,
 ) -> LossOnTest:
     if not len(rows):
-        return LossOnTest(None, "all test rows equal a training row")
+        return LossOnTest(None, "every test row equals a training row")
     y, n_classes = dataset.y[rows], len(dataset.classes)
     missing = [str(dataset.classes[i]) for i in np.setdiff1d(np.arange(n_classes), y)]
     try:
         if missing and n_classes == 2 and not metric.declared.row_losses:
             raise ValueError(f"{metric.name} needs rows of both classes")  # noqa: TRY301
         loss = metric.loss(y, predictions, n_classes)
-    except Exception as error:  # any kind: test rows may lack what every fold had
+    except Exception as error:  # any kind: test rows may lack, for example, a class
         why = f"the test rows have no row of class {', '.join(missing)}; " if missing else ""
         return LossOnTest(None, why + reason_of(error))
     return LossOnTest(loss, usefulness=usefulness(dataset, split, metric, rows, predictions))
 
 
 def reason_of(error: Exception) -> str:
-    """Return the first line of an error, with its type if the message alone says little."""
+    """Return the first line of an error, preceded by the type if the message alone is unclear."""
     text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     return masked(text.split("\n", 1)[0])

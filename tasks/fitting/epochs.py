@@ -1,10 +1,11 @@
-"""Training in epochs: the estimators that can continue, and the training of one fold's model.
+"""Training in epochs: which estimators can resume training, and the training of a fold's model.
 
 An epoch is a pass over the rows (`partial_fit`), or a share of the configured trees or boosting
-rounds (`warm_start`). The table lists estimators that end with the same model, to the last bit, if
-training was interrupted, pickled and resumed. All others are fitted at once: logistic regression
-forgets its solver's state, a second pass adds nothing to naive Bayes, and AdaBoost, bagging,
-support vector machines, neighbours, discriminants, Gaussian processes and single trees have none.
+rounds (`warm_start`). The table below lists estimators that give the same model, to the last bit,
+if training is interrupted, pickled and resumed. All other estimators are fitted at once: logistic
+regression forgets the state of its solver, a second pass adds nothing to naive Bayes, and AdaBoost,
+bagging, support vector machines, nearest neighbors, discriminant analysis, Gaussian processes and
+single trees have no epochs.
 """
 
 import pickle
@@ -50,13 +51,13 @@ from prefect_tune.tasks.objective.predictions import (
 
 @dataclass(frozen=True, slots=True)
 class Iterative:
-    """Way in which an estimator trains in epochs.
+    """How an estimator trains in epochs.
 
     Attributes:
-        rounds: Constructor argument that counts trees or rounds; empty if an epoch is a pass.
-        settings: Arguments set regardless of the configuration. Early stopping, which holds back
-            rows of its own, is replaced by the best epoch of the curve.
-        unless: Argument and value that make passes impossible or forgetful.
+        rounds: Constructor argument for the number of trees or rounds; empty if an epoch is a pass.
+        settings: Arguments set regardless of the configuration. They switch off early stopping,
+            which would hold back training rows; the best epoch of the curve replaces it.
+        unless: Argument and value with which the estimator cannot be trained in passes.
     """
 
     rounds: str = ""
@@ -79,7 +80,10 @@ ITERATIVE: Mapping[type, Iterative] = {
     **dict.fromkeys((ExtraTreesClassifier, ExtraTreesRegressor), _FOREST),
     Perceptron: Iterative(settings=_ALONE),
 }
-"""Trainings in epochs by class. Subclasses are excluded, because they may do anything."""
+"""How estimators train in epochs, by class.
+
+Subclasses are excluded, because they may behave differently.
+"""
 
 
 def training_of(how: Recipe) -> Iterative | None:
@@ -90,7 +94,7 @@ def training_of(how: Recipe) -> Iterative | None:
         return None
     iterative = ITERATIVE.get(type(model))
     if iterative is None or not isinstance(model.random_state, int | np.integer):
-        return None  # without a seed, a resumed training would end differently
+        return None  # without a seed, resumed training would give another model
     argument, value = iterative.unless
     return None if argument and getattr(model, argument) == value else iterative
 
@@ -98,19 +102,19 @@ def training_of(how: Recipe) -> Iterative | None:
 def rounds_after(epoch: int, epochs: int, rounds: int) -> int:
     """Return the number of trees or rounds after an epoch, counted from 1.
 
-    The result is `rounds * epoch / epochs`, rounded, and at least 1: each of the `epochs` of a full
-    training adds its share of the configured `rounds`, and a full training has exactly `rounds`.
+    The result is `rounds * epoch / epochs`, rounded, but at least 1, so a full training of `epochs`
+    epochs has exactly the configured number of rounds.
     """
     return max(1, (2 * epoch * rounds + epochs) // (2 * epochs))
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
-    """Return the seed of one pass over the rows, so that every pass has its own order."""
+    """Return the seed of one pass over the rows; each pass has another order of rows."""
     return int(np.random.SeedSequence(seed, spawn_key=(epoch,)).generate_state(1)[0])
 
 
 def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
-    """Return ids of a step's algorithms that train in epochs with their default values."""
+    """Return the ids of the algorithms of a step that train in epochs with default values."""
     summary = MatrixSummary(1000, 10, "dense", "float64", n_classes=n_classes)
     return frozenset(
         a.id
@@ -121,19 +125,20 @@ def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
 
 
 Loss = Callable[[Predictions], float]
-"""Returns the loss of the predictions of the held-out rows; ValueError if it is not finite."""
+"""Function that returns the loss of held-out predictions; raises `ValueError` if it is not finite.
+"""
 
 _DIVERGED = (ArithmeticError, ValueError, np.linalg.LinAlgError)
-"""Exceptions of estimators and metrics when numbers are no longer finite."""
+"""Exceptions that estimators and metrics raise if numbers are not finite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model, behind its repairs, after some epochs.
+    """A model with the repairs of its input, after some epochs.
 
     Attributes:
         curve: Loss on the held-out rows after each epoch; empty if not measured.
-        seconds: Time spent on all its epochs.
+        seconds: Time spent on all epochs.
     """
 
     epochs: int
@@ -143,22 +148,22 @@ class Checkpoint:
 
 
 class EpochTraining:
-    """Training of one fold's model, for up to `epochs` epochs.
+    """Training of one fold's model for up to `epochs` epochs.
 
     Args:
-        how: Recipe whose estimator trains in epochs.
-        iterative: Way in which it trains in epochs.
+        how: Recipe of the model.
+        iterative: How the estimator trains in epochs.
         seed: Source of randomness.
-        data: The fold.
+        data: Data of the fold.
         epochs: Number of epochs of a full training.
         loss: Loss to measure after each epoch; None to train without a curve.
-        start: Checkpoint to resume from, which is copied; None to start anew.
+        start: Checkpoint to resume from (it is copied); None to start from scratch.
 
     Attributes:
         curve: Finite losses so far, one per epoch.
-        seconds: Time spent on training and judging in this process.
-        earlier_seconds: Time spent on the epochs up to the checkpoint.
-        trouble: Reason training cannot continue beyond `curve`; None if it can.
+        seconds: Time spent on training and on computing losses in this process.
+        earlier_seconds: Time spent on epochs before the checkpoint.
+        trouble: Reason why training cannot continue; None if it can.
     """
 
     def __init__(
@@ -177,7 +182,7 @@ class EpochTraining:
         self._how, self._iterative, self._loss = how, iterative, loss
         self._data, self._of = data, epochs
         initial = build(how, seed)
-        # A pickle's arrays may be read-only, and a shared copy must not be trained.
+        # Arrays of a pickle may be read-only, and a shared copy must not be trained.
         self.estimator = pickle.loads(pickle.dumps(start.estimator)) if start else initial
         self._model, model = how.model_in(self.estimator), how.model_in(initial)
         self._seed: int = model.random_state
@@ -207,7 +212,7 @@ class EpochTraining:
         self.seconds = perf_counter() - started
 
     def advance(self, to: int) -> None:
-        """Train up to an epoch, or to the last one with finite numbers; raise if none has them."""
+        """Train up to an epoch, or to the last one with finite numbers; raise if there is none."""
         started = perf_counter()
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -221,25 +226,25 @@ class EpochTraining:
 
     @property
     def good_epochs(self) -> int:
-        """Number of epochs before numbers were no longer finite."""
+        """Number of epochs until the last one with finite numbers."""
         return self.epochs if self._loss is None else len(self.curve)
 
     def predictions(self, epoch: int) -> Predictions | None:
-        """Return the held-out predictions after an epoch; None for a pass before the last one.
+        """Return the held-out predictions after an epoch; None for any but the last pass.
 
-        Raises InvalidPredictions if they are not finite.
+        Raises `InvalidPredictions` if predictions are not finite.
         """
         if self._iterative.rounds:
             return next(self._staged([epoch]))
         return self._last_predictions() if epoch == self.epochs else None
 
     def checkpoint(self) -> Checkpoint:
-        """Return the current state, which shares objects that further training changes."""
+        """Return the current state; it shares objects that further training changes."""
         seconds = self.earlier_seconds + self.seconds
         return Checkpoint(self.epochs, self.estimator, tuple(self.curve), seconds)
 
     def _pass_over(self, to: int) -> None:
-        """Make passes over the rows, each with its own seed."""
+        """Make passes over the rows up to an epoch, each with a seed of its own."""
         classes = {"classes": self._data.classes} if len(self._data.classes) else {}
         for epoch in range(self.epochs + 1, to + 1):
             self._model.set_params(random_state=epoch_seed(self._seed, epoch))
@@ -251,16 +256,16 @@ class EpochTraining:
                 self.curve.append(self._loss(self._last_predictions()))
 
     def _add_rounds(self, to: int) -> None:
-        """Add the rounds of some epochs in one fit, which is cheaper than a fit per epoch."""
+        """Add the rounds of several epochs in one fit, which is cheaper than one fit per epoch."""
         done = self._rounds(self.epochs) if self.epochs else 0
-        if self._rounds(to) > done:  # with more epochs than rounds, some epochs add none
+        if self._rounds(to) > done:  # with more epochs than rounds, some epochs add no round
             counted = {self._iterative.rounds: self._rounds(to)}
             self._model.set_params(warm_start=True, **counted)
             if self._weights:
                 quick_weighted_bins()
             with self._data.threads_for(self._model, self._how):
                 self._model.fit(self._train, self._data.y, **self._weights)
-            # Otherwise the user's next `fit` would not start anew.
+            # Otherwise the user's next `fit` would not start from scratch.
             self._model.set_params(warm_start=False)
         new = range(self.epochs + 1, to + 1)
         self.epochs = to
@@ -285,9 +290,10 @@ class EpochTraining:
 def staged_predictions(
     ensemble: Any, X: Any, classes: NDArray[Any], rounds: Sequence[int]
 ) -> Iterator[Predictions]:
-    """Yield the predictions after ascending numbers of rounds, in one pass over the rounds.
+    """Yield predictions after ascending numbers of rounds, in one pass over the rounds.
 
-    To the last bit, they equal the output of `predict` of an ensemble with so many rounds.
+    To the last bit, these equal the output of `predict` if training had ended after that number of
+    rounds.
     """
     if not n_rows(X):
         yield from (predictions_of(ensemble, X, classes) for _ in rounds)
@@ -316,10 +322,10 @@ def _boosted(ensemble: Any, X: Any, *, is_classifier: bool) -> Stages:
 
 
 def _averaged(forest: Any, X: Any, *, is_classifier: bool) -> Stages:
-    """Yield the running mean of the trees, added in order as `predict` does."""
+    """Yield the running mean of the trees, adding the trees in the same order as `predict`."""
     checked, total = forest._validate_X_predict(X), 0.0  # noqa: SLF001 - as its `predict` does
     for n, tree in enumerate(forest.estimators_, 1):
-        # A check for each tree would cost more than the prediction.
+        # A check per tree would cost more than the prediction.
         predict = tree.predict_proba if is_classifier else tree.predict
         total = total + predict(checked, check_input=False)
         mean = total / n

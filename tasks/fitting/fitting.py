@@ -1,7 +1,8 @@
-"""Fitting one step on one fold: plain functions without cache or Prefect.
+"""Fitting of one step on one fold: plain functions without cache or Prefect.
 
-scikit-learn 1.9 sorts a column for each of 254 weighted percentiles, nine tenths of a weighted fit
-of histogram boosting on 100,000 rows (scikit-learn pull request 34248, fixed in later versions).
+scikit-learn 1.9 sorts each column once per weighted percentile, 254 times, which takes nine tenths
+of a weighted fit of histogram boosting on 100,000 rows. Later versions fix this (scikit-learn pull
+request 34248).
 """
 
 import warnings
@@ -34,7 +35,7 @@ from prefect_tune.tasks.threads import fit_threads, several_threads
 
 @cache
 def quick_weighted_bins() -> None:
-    """Let scikit-learn's histogram boosting bin weighted rows with one sort per column."""
+    """Patch scikit-learn's histogram boosting to bin weighted rows with one sort per column."""
     slow = getattr(binning, "_weighted_percentile", None)
     if slow is None:
         return
@@ -43,7 +44,7 @@ def quick_weighted_bins() -> None:
     def percentile(column: Any, weights: Any, rank: Any, **options: Any) -> Any:
         if np.ndim(rank):
             return slow(column, weights, rank, **options)
-        if getattr(last, "column", None) is not column:  # the lowest percentile comes first
+        if getattr(last, "column", None) is not column:  # starts with the lowest percentile
             ranks = np.linspace(0, 100, round(100 / rank) + 1)[1:-1]
             found = slow(column, weights, ranks, **options)
             last.column, last.found = column, dict(zip(ranks.tolist(), found, strict=True))
@@ -54,14 +55,14 @@ def quick_weighted_bins() -> None:
 
 @dataclass(frozen=True, slots=True)
 class FoldData:
-    """Data of one fold: rows to learn from and rows to be judged on.
+    """Data of one fold: training rows and held-out rows.
 
     Attributes:
-        y: Classes of the training rows as the user wrote them, or their numbers, shape (n,).
-        classes: All classes, sorted; empty if numbers are predicted.
+        y: Classes of the training rows in the user's spelling, or numbers to predict, shape (n,).
+        classes: All classes, sorted; empty for regression.
         memory_limit_bytes: Memory limit of a fit; None for the machine's memory.
         n_rows_in_all: Number of rows that must fit in memory; None for the rows of `train`.
-        most_threads: Most threads a fit may use if they pay off.
+        most_threads: Largest number of threads that a fit may use.
     """
 
     train: Any
@@ -73,23 +74,23 @@ class FoldData:
     most_threads: int = 1
 
     def threads_for(self, estimator: Any, how: Recipe) -> AbstractContextManager[None]:
-        """Give a fit of `estimator`, without its repairs, the threads that pay off."""
+        """Allow a fit of `estimator` (without repairs) as many threads as make it faster."""
         rows, columns = self.train.shape
         n_cells = self.train.nnz if sparse.issparse(self.train) else rows * columns
         return several_threads(estimator, how.threads, fit_threads(n_cells, self.most_threads))
 
 
 def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
-    """Fit on the training rows; return parts `estimator`, `train` and `held_out`, with a summary.
+    """Fit a transformer; return the parts `estimator`, `train` and `held_out`, with a summary.
 
     Raises:
         WillNotFit: If the step would need too much memory.
         ValueError: If no column is left or a value is not finite, and any error of the estimator.
     """
-    imported(how.estimator)  # its import is no cost of the step
+    imported(how.estimator)  # the import is not part of the step's cost
     started = perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # advice on settings; the search learns from losses
+        warnings.simplefilter("ignore")  # the search needs no advice on settings
         if how.out_of_fold:
             check_fits(how, data)
             estimator = build(how, seed)
@@ -107,7 +108,7 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
         values = matrix.data if sparse.issparse(matrix) else matrix
         is_real = isinstance(values, np.ndarray) and values.dtype.kind == "f"
         if is_real and not np.isfinite(values).all():
-            raise ValueError(f"{how.algorithm} makes values that are not finite")
+            raise ValueError(f"{how.algorithm} returns values that are not finite")
     return Made(
         {"estimator": estimator, "train": train, "held_out": held_out},
         MatrixSummary.of(train).to_json(),
@@ -117,7 +118,7 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
 
 
 def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions]:
-    """Fit a model on the training rows; return part `estimator` and the held-out predictions.
+    """Fit a model; return the part `estimator`, and the held-out predictions.
 
     Raises:
         WillNotFit: If the step would need too much memory.
@@ -142,12 +143,15 @@ def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions
 
 
 def transformed(estimator: Any, X: Any, train: Any) -> Any:
-    """Return transformed rows; for no rows, which estimators reject, an empty part of `train`."""
+    """Return transformed rows.
+
+    No rows, which estimators reject, become an empty part of `train`.
+    """
     return estimator.transform(X) if n_rows(X) else train[:0]
 
 
 def check_fits(how: Recipe, data: FoldData) -> None:
-    """Raise WillNotFit if a step on all training rows cannot fit in memory."""
+    """Raise `WillNotFit` if a step on all training rows would not fit in memory."""
     summary = MatrixSummary.of(data.train)
     summary = replace(summary, rows=max(summary.rows, data.n_rows_in_all or 0))
     rules = [how.memory, *([MEMORY_RULES["dense_matrix"]] if "write_out" in how.repairs else [])]
@@ -157,7 +161,7 @@ def check_fits(how: Recipe, data: FoldData) -> None:
 
 def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
     check_fits(how, data)
-    if how.weights == "class_weight":  # as numbers, because `partial_fit` rejects "balanced"
+    if how.weights == "class_weight":  # `partial_fit` rejects "balanced", but takes numbers
         how = replace(how, arguments={**how.arguments, "class_weight": class_weights(data.y)})
     estimator = build(how, seed)
     weights = {}
@@ -169,7 +173,7 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
 
 
 def class_weights(y: NDArray[Any]) -> dict[Any, float]:
-    """Return each class's weight, its inverse frequency."""
+    """Return the weight of each class: the inverse of its frequency."""
     classes = np.unique(y)
     weights = compute_class_weight("balanced", classes=classes, y=y)
     return dict(zip(classes, weights.tolist(), strict=True))

@@ -1,10 +1,11 @@
-"""Recipes: the exact effect of a step on data of a given shape, and the basis of its key.
+"""Recipes: everything a step does to data of a given shape. Cache keys are made of recipes.
 
-Values that `transforms` turn into the same effective value share their artifacts.
+Hyperparameter values that `transforms` map to the same effective value share step results.
 
-The memory that a step needs is estimated before it starts. An estimate is a lower bound: the
-largest arrays the step cannot avoid, given its arguments and the size of the data. A step that
-might fit is never refused; the limit of the running trial covers memory that depends on values.
+The memory of a step is estimated before the step starts. The estimate is a lower bound: the largest
+arrays that the step must allocate, given its arguments and the size of the data. Thus no step that
+might fit in memory is refused; memory that depends on values is covered by the limit on the running
+trial.
 """
 
 import zlib
@@ -32,15 +33,15 @@ from prefect_tune.tasks.user_code import content_of, library_of
 
 @dataclass(frozen=True, slots=True)
 class MatrixSummary:
-    """A matrix without its elements, enough for later steps to compute their keys.
+    """Shape and statistics of a matrix, from which later steps compute their keys.
 
     Attributes:
         layout: dense, sparse, frame or pickle (anything else).
         dtype: Type of the elements; empty for frames.
         density: Share of non-zero elements.
         minimum: Smallest element of the training rows; None for frames.
-        n_classes: Number of classes of the data set, 0 for numbers; not stored with the matrix.
-        has_parents: Whether the codes of events have parents; not stored with the matrix.
+        n_classes: Number of classes of the data set, 0 for regression; not stored with the matrix.
+        has_parents: Whether codes of events have parents; not stored with the matrix.
     """
 
     rows: int
@@ -54,7 +55,7 @@ class MatrixSummary:
 
     @classmethod
     def of(cls, X: Any) -> "MatrixSummary":
-        """Summarise a training matrix."""
+        """Summarize a training matrix."""
         rows, columns = X.shape
         kind = matrix_layout(X) or "pickle"
         if kind not in ("dense", "sparse"):
@@ -71,7 +72,7 @@ class MatrixSummary:
 
 
 TransformRule = Callable[[Any, MatrixSummary], Any]
-"""Computes an effective value from a configured value and the training rows."""
+"""Function that computes an effective value from a configured value and the training rows."""
 
 _LITERALS = {"none": None, "false": False, "true": True}
 _WITHOUT_PARENTS = {"parents": "code", "all": "both"}
@@ -96,10 +97,10 @@ TRANSFORMS: Mapping[str, TransformRule] = {
 }
 """Rules by name; n is the number of training rows, p the number of columns.
 
-`word` turns none, true and false into Python's values. `two_class_loss` is for a loss that is
+`word` turns none, true and false into Python's values. `two_class_loss` replaces a loss that is
 undefined for more than two classes. `levels_there` ignores parents of codes if the data has none,
-so that the values share artifacts. An `inert` hyperparameter is in the paper's table but has no
-effect, and the estimator never gets it.
+so that equal results are cached once. An `inert` hyperparameter is in the paper's table but has no
+effect, and is not passed to the estimator.
 """
 
 
@@ -113,7 +114,7 @@ class WillNotFit(MemoryError):  # noqa: N818 - reads as an outcome
 
 
 MemoryRule = Callable[[Mapping[str, Any], MatrixSummary], float]
-"""Estimates the bytes of a fit from effective arguments and the training rows."""
+"""Function that estimates the bytes of a fit from effective arguments and the training rows."""
 
 
 def check_memory(
@@ -124,9 +125,9 @@ def check_memory(
     *,
     limit_bytes: int | None = None,
 ) -> None:
-    """Raise WillNotFit if a step with effective `arguments` needs more memory than there is.
+    """Raise `WillNotFit` if a step with the given arguments needs more memory than available.
 
-    `summary` describes its training rows; `limit_bytes` of None is the machine's memory.
+    `summary` describes the training rows; if `limit_bytes` is None, the machine's memory counts.
     """
     limit = psutil.virtual_memory().total if limit_bytes is None else limit_bytes
     needed = max(rule(arguments, summary) for rule in (_matrix, *rules) if rule)
@@ -138,7 +139,7 @@ def check_memory(
 
 
 def _matrix(_: Mapping[str, Any], summary: MatrixSummary) -> float:
-    """Return the size of the training rows; 0 for frames, which may be memory-mapped."""
+    """Return the size of the training matrix in bytes; 0 for frames, which may be memory-mapped."""
     size = summary.rows * summary.columns
     if summary.layout == "sparse":
         return size * summary.density * _SPARSE_ELEMENT
@@ -148,9 +149,9 @@ def _matrix(_: Mapping[str, Any], summary: MatrixSummary) -> float:
 
 def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> float:
     is_sparse = summary.layout == "sparse"
-    # Sparse rows fuller than the mean only add to the size.
+    # Rows with more non-zero elements than the mean only add to the size.
     factors = int(summary.density * summary.columns) if is_sparse else summary.columns
-    is_alone = bool(arguments.get("interaction_only", False))  # each factor at most once
+    is_alone = bool(arguments.get("interaction_only", False))  # each component at most once
     degrees = range(1, int(arguments.get("degree", 2)) + 1)
     products = sum(comb(factors if is_alone else factors + k - 1, k) for k in degrees)
     return summary.rows * products * (_SPARSE_ELEMENT if is_sparse else _FLOAT)
@@ -159,7 +160,7 @@ def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> float:
 MEMORY_RULES: Mapping[str, MemoryRule] = {
     "components": lambda arguments, x: x.rows * int(arguments.get("n_components", 100)) * _FLOAT,
     "dense_matrix": lambda _, x: x.rows * x.columns * _FLOAT,
-    "kernel_matrix": lambda _, x: 2 * x.rows**2 * _FLOAT,  # the matrix and its factorisation
+    "kernel_matrix": lambda _, x: 2 * x.rows**2 * _FLOAT,  # the matrix and its factorization
     "polynomial": _polynomial,
 }
 """Memory rules by the names that algorithms may declare in `memory`."""
@@ -174,29 +175,30 @@ _RULES_OF_ESTIMATORS: Mapping[str, str] = {
     "sklearn.kernel_ridge.KernelRidge": "kernel_matrix",
     "sklearn.preprocessing.PolynomialFeatures": "polynomial",
 }
-"""Rules by estimator, for algorithms that declare none."""
+"""Memory rules by estimator, for algorithms that do not declare a rule."""
 
 
 _PLAIN = (bool, int, float, str, type(None))
-"""Types of arguments that come from no other package."""
+"""Types of arguments that need no other package."""
 _REPAIRED = "estimator"
-"""Name of the estimator behind its repairs."""
+"""Name of the estimator's step in a pipeline with repairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything an algorithm does to data of a given shape; keys are made of recipes.
+    """Everything that an algorithm does to data of a given shape.
 
     Attributes:
-        arguments: Constructor arguments, as the estimator receives them.
-        weights: Way in which class weights reach the estimator, or "none".
-        library: Packages and versions of its classes; digests for our and users' code.
-        stochastic: Whether the estimator takes a seed.
+        arguments: Constructor arguments of the estimator.
+        weights: How class weights are passed to the estimator, or "none".
+        library: Packages behind the estimator with versions; digests for code of prefect-tune and
+            users.
+        stochastic: Whether the estimator needs a seed.
         repairs: Repairs applied to the input before fitting (see `construction`), in order.
-        out_of_fold: Whether training rows are transformed by `fit_transform`.
-        files: Digests of the data files it depends on; empty for a missing file.
-        memory: Rule that estimates its memory, if there is one; not in the key.
-        threads: Declared way to give several threads to a fit; not in the key.
+        out_of_fold: Whether `fit_transform` must transform the training rows.
+        files: Digests of data files that the algorithm depends on; empty for a missing file.
+        memory: Rule that estimates the memory, or None; not in the key.
+        threads: How to give several threads to a fit; not in the key.
     """
 
     algorithm: str
@@ -213,17 +215,17 @@ class Recipe:
 
     @property
     def weight_argument(self) -> str:
-        """Argument of `fit` for row weights; empty if there is none."""
+        """Name of the argument of `fit` for row weights; empty if not used."""
         if self.weights != "sample_weight":
             return ""
         return f"{_REPAIRED}__sample_weight" if self.repairs else "sample_weight"
 
     def model_in(self, estimator: Any) -> Any:
-        """Return the estimator behind its repairs."""
+        """Return the estimator inside a pipeline with repairs."""
         return estimator[-1] if self.repairs else estimator
 
     def to_json(self, seed: int) -> dict[str, Any]:
-        """Return everything that determines the result, as JSON values."""
+        """Return all that determines the result, as JSON values."""
         document: dict[str, Any] = {
             "algorithm": self.algorithm,
             "estimator": self.estimator,
@@ -244,7 +246,7 @@ class Recipe:
 def recipe(
     algorithm: Algorithm, choice: Choice, summary: MatrixSummary, *, balanced: bool
 ) -> Recipe:
-    """Make an algorithm's recipe; `balanced` if an earlier step requested class weights."""
+    """Return an algorithm's recipe; `balanced` tells whether a step requested class weights."""
     arguments = dict(algorithm.fixed)
     for name, value in sorted(choice.values, key=lambda item: "." in item[0]):
         rule = algorithm.transforms.get(name)
@@ -293,14 +295,14 @@ def recipe(
 
 
 def step_seed(study_seed: int, step: str, fold: int) -> int:
-    """Return the seed of a step's estimators in a fold, independent of the trial."""
+    """Return the seed of a step in a fold, which is the same in all trials."""
     key = (zlib.crc32(step.encode()), fold)
     state = np.random.SeedSequence(study_seed, spawn_key=key).generate_state(1)
     return int(state[0])
 
 
 def build(how: Recipe, seed: int) -> Any:
-    """Build a recipe's unfitted estimator behind its repairs, with open seeds and threads set."""
+    """Build the unfitted estimator with repairs; set the seeds and threads that are left open."""
     make, arguments = imported(how.estimator), deepcopy(dict(how.arguments))
     accepted = signature(make).parameters.values() if how.stochastic else ()
     if any(p.name == "random_state" or p.kind is p.VAR_KEYWORD for p in accepted):
@@ -316,7 +318,7 @@ def build(how: Recipe, seed: int) -> Any:
 
 
 def unseeded_arguments(estimator: Any) -> list[str]:
-    """Return the arguments that leave randomness open, including inner estimators'."""
+    """Return arguments that need a seed, including those of inner estimators."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
     return sorted(
         name
@@ -327,6 +329,6 @@ def unseeded_arguments(estimator: Any) -> list[str]:
 
 @cache
 def imported(path: str) -> Any:
-    """Import the object of a dotted path."""
+    """Import the object with a dotted path."""
     module, name = path.rsplit(".", 1)
     return getattr(import_module(module), name)

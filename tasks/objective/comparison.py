@@ -1,9 +1,9 @@
-"""Paired comparison of two models on rows that neither was trained on or selected by.
+"""Paired comparison of two models, on rows not used to train or select either of them.
 
-Any metric is compared through jackknife pseudo-values (Efron and Stein 1981): rows, or groups kept
-whole, are dealt into blocks, and a block's pseudo-value is its effect on the difference in loss.
-A one-sided t-test and a sign-flip permutation test on the pseudo-values must both favour the
-challenger. For the error of single rows, the permutation test is the exact sign test of McNemar.
+Jackknife pseudo-values (Efron and Stein 1981) work with any metric: rows, or whole groups of rows,
+are dealt into blocks, and the pseudo-value of a block is the block's effect on the difference of
+the losses. A one-sided t-test and a sign-flip permutation test on the pseudo-values must both favor
+the challenger. For error counts of single rows, the permutation test is McNemar's exact sign test.
 
 Over the nights of a series, decision k since the last promotion is made at the level
 0.05 k^-1.5 / zeta(1.5). The levels sum to 0.05, so by the union bound a champion that is as good as
@@ -34,20 +34,20 @@ from prefect_tune.tasks.objective.predictions import Array, Predictions
 from prefect_tune.tasks.objective.risk import Targets, losses_of_draws
 
 LEVEL = 0.05
-"""Probability of any false promotion over all nights since the last promotion."""
+"""Probability of at least one false promotion in all runs after a promotion."""
 CONFIDENCE = 0.95
 """Confidence of the intervals."""
 LEAST_ROWS = 200
 """Fewest fresh rows on which models are compared."""
 _MOST_BLOCKS, _FEW_BLOCKS = 200, 20
 _BLOCK_ROWS = 2_000_000
-"""Largest number of rows times blocks, because each block costs a pass over the rows."""
+"""Largest number of rows times blocks, because each block takes a pass over the rows."""
 USELESS_LEVEL = 0.025
 """Probability that a model without any skill is called useful."""
 RARE_SHARE = 0.1
 """A class with a smaller share of the training rows is rare."""
 _DECAY = 1.5
-"""Exponent of the levels: nearer to 1, late nights have more power and the first night less."""
+"""Exponent of the levels: values nearer to 1 give later runs more power and the first run less."""
 _FEWEST_FLIPS, _MOST_FLIPS = 10_000, 400_000
 _FLIPS_PER_LEVEL = 40
 """Permutations, as a multiple of 1 / level, so that the smallest p-value is far below the level."""
@@ -73,9 +73,10 @@ class PairedComparison:
 
     Attributes:
         difference: Loss of the champion minus loss of the challenger.
-        p: p-value of the hypothesis that the difference is at most the margin: the larger one of
-            the two tests. The permutation test is skipped if the t-test favours the champion.
-        level: Level of this decision.
+        p: p-value of the hypothesis that the difference is at most the margin: the larger of the
+            p-values of two tests. The permutation test is skipped if the t-test favors the
+            champion.
+        level: Significance level of this decision.
     """
 
     champion: Estimate
@@ -93,7 +94,7 @@ class PairedComparison:
 
 
 def level_of(decision: int) -> float:
-    """Return the level of a decision, counted from 1 since the last promotion."""
+    """Return the significance level of a decision; `number` counts from 1 after a promotion."""
     return LEVEL * decision**-_DECAY / float(zeta(_DECAY))
 
 
@@ -117,15 +118,15 @@ def paired_comparison(
         champion: Predictions of the model in use.
         challenger: Predictions of the model that may replace it.
         y: True classes by position, or numbers, shape (n,).
-        groups: Groups of dependent rows, shape (n,), which share a block; None if there are none.
-        n_classes: Number of classes, 0 for numbers.
+        groups: Groups of dependent rows, shape (n,), or None; a group is in one block.
+        n_classes: Number of classes, 0 for regression.
         margin: Improvement that the challenger must exceed.
-        level: Largest p-value that favours the challenger.
-        rng: Deals rows into blocks, and draws permutations.
+        level: Largest p-value that favors the challenger.
+        rng: Generator that deals rows into blocks, and draws permutations.
         most_blocks: Largest number of blocks.
 
     Raises:
-        ValueError: If there are fewer than two blocks, or the metric is undefined on these rows, or
+        ValueError: If there are fewer than two blocks, or if the metric is undefined on all rows or
             without one of the blocks.
     """
     unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
@@ -143,7 +144,7 @@ def paired_comparison(
         without = losses_of_draws(metric, y, predictions, n_classes, is_kept)
         if not np.isfinite(without).all():
             raise ValueError("the metric is undefined without some of these rows")
-        # Of a mean, this is the mean of the block, weighted by its size relative to other blocks.
+        # For a metric that is a mean, this is the block's mean, weighted by the relative size.
         return whole, whole + n_blocks * (1 - sizes / sizes.sum()) * (whole - without)
 
     (old, old_values), (new, new_values) = jackknife(champion), jackknife(challenger)
@@ -161,7 +162,7 @@ def paired_comparison(
 def _estimate(
     whole: float, pseudo_values: Array, lower: float = -inf, upper: float = inf
 ) -> Estimate:
-    """Return an estimate; its interval ends at the bounds of the metric."""
+    """Return an estimate; the interval is clipped at the bounds of the metric."""
     n = len(pseudo_values)
     error = float(np.std(pseudo_values, ddof=1)) / sqrt(n)
     half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
@@ -171,13 +172,13 @@ def _estimate(
 def _p_of_t(values: Array, margin: float) -> float:
     """Return the p-value of a one-sided t-test that the mean of values exceeds the margin."""
     above = float(np.mean(values)) - margin
-    if np.std(values) <= _ROUNDING * max(abs(above), np.finfo(float).tiny):  # all say the same
+    if np.std(values) <= _ROUNDING * max(abs(above), np.finfo(float).tiny):  # all values are equal
         return 0.0 if above > 0 else 1.0
     return float(ttest_1samp(values, margin, alternative="greater").pvalue)
 
 
 def _p_of_sign_flips(values: Array, level: float, rng: Generator) -> float:
-    """Return the share of random signs with a mean at least as large, with the actual signs."""
+    """Return the p-value of a sign-flip test: the share of random signs with at least this mean."""
     n_flips = int(np.clip(ceil(_FLIPS_PER_LEVEL / level), _FEWEST_FLIPS, _MOST_FLIPS))
     found = permutation_test(
         (values,),
@@ -208,7 +209,7 @@ def usefulness(
     rows: NDArray[np.intp],
     predictions: Predictions,
 ) -> Usefulness | None:
-    """Compare predictions of rows, shape (n,), with the best constant; None if undefined."""
+    """Compare predictions for rows, shape (n,), with the best constant; None if undefined."""
     y, n_classes, rare = dataset.y[rows], len(dataset.classes), rare_class(dataset, split)
     affordable = _BLOCK_ROWS // max(len(y), 1) if metric.declared.is_quick else 0
     most_blocks = min(max(affordable, _FEW_BLOCKS), _MOST_BLOCKS)
@@ -236,7 +237,7 @@ def usefulness(
 
 
 def over_folds(folds: Sequence[Usefulness | None], n_configurations: int) -> Usefulness | None:
-    """Return the mean over folds of the best of some configurations; None without all folds."""
+    """Average over folds, for the best of `n_configurations`; None if a fold is undefined."""
     found = [fold for fold in folds if fold is not None]
     if not found or len(found) < len(folds):
         return None
@@ -253,7 +254,8 @@ def over_folds(folds: Sequence[Usefulness | None], n_configurations: int) -> Use
 def is_useless(test: Usefulness | None, held_out: Usefulness | None) -> bool:
     """Return whether neither the test rows nor the held-out rows show that a model is useful.
 
-    A model that is no better than the constant on the test rows is useless in any case.
+    If the model is no better than the constant prediction on the test rows, it is useless in any
+    case.
     """
     known = [one for one in (test, held_out) if one is not None]
     if not known:

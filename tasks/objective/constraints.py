@@ -1,7 +1,8 @@
 """Constraints: bounds on quantities of a pipeline, measured on the held-out rows of one fold.
 
-Examples are latency per row, and differences between groups of rows, formed by the values of a
-column or by intervals. A trial's value is the mean over its folds (Ram et al. 2020, equation A44).
+Examples are the latency per row, and differences between groups of rows; groups are values of a
+column, or intervals. The value of a trial is the mean over its folds (Ram et al. 2020, equation
+A44).
 """
 
 import re
@@ -43,15 +44,15 @@ _OPTION = "constraint"
 _MOST_NUMBERS = 20
 """A column with more different numbers than this needs bins."""
 _BATCH = 1_000
-"""Rows of a batch, or all rows if there are fewer."""
+"""Number of rows in a batch, unless there are fewer rows."""
 _LEAST_REPEATS, _MOST_REPEATS = 5, 50
 _SECONDS = 0.2
-"""Time over which the measurement repeats; a slow pipeline takes longer."""
+"""Time for which a measurement is repeated; a slow pipeline may take longer."""
 
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Held-out rows of a fold, with the predictions of the `pipeline` of the fitted steps."""
+    """Held-out rows of a fold, with their predictions, and the fitted `pipeline`."""
 
     dataset: Dataset
     rows: NDArray[np.intp]
@@ -115,7 +116,7 @@ def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: 
 
 
 def check_measurable(quantity: Quantity, dataset: Dataset) -> None:
-    """Raise BadInput if a quantity cannot be measured on a data set."""
+    """Raise `BadInput` if a quantity cannot be measured on a data set."""
     text, name = quantity.text, quantity.column
     if quantity.name in OF_POSITIVES and len(dataset.classes) != 2:
         raise _wrong(text, f"needs two classes; the data has {len(dataset.classes) or 'numbers'}")
@@ -188,7 +189,7 @@ def _user_quantity(name: str) -> Quantity:
     behind = follow(code, Path(file).expanduser())
     if not callable(getattr(load_user_code(code, file, behind), function, None)):
         raise _wrong(name, f"{file} has no function {function!r}")
-    behind = follow(code, Path(file).expanduser())  # its code may have extended the path
+    behind = follow(code, Path(file).expanduser())  # its code may have extended sys.path
     return Quantity(name, code=code, behind=behind)
 
 
@@ -199,7 +200,8 @@ def _wrong(text: str, reason: str, remedy: str = "") -> BadInput:
 def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
     """Return the value of a quantity in one fold; nan if undefined.
 
-    A user's function gets the pipeline as `export` writes it, with the rows and their targets.
+    A user's function gets the pipeline as `export` writes it, the rows, and the targets of the
+    rows.
 
     Raises:
         ValueError: If a user's function returns no finite number.
@@ -223,7 +225,8 @@ def groups_of(
 ) -> tuple[NDArray[np.intp], list[str]]:
     """Return the group of each row, shape (n,), and the groups' names; -1 for no group.
 
-    Groups are the column's values, or intervals between ascending `bins` (the last one closed).
+    Groups are the values of the column, or the intervals between ascending `bins` (the last one
+    closed).
     """
     if bins:
         edges = [*bins[:-1], np.nextafter(bins[-1], inf)]
@@ -234,12 +237,12 @@ def groups_of(
 
 
 def _latency_us(held_out: HeldOutRows, n_rows: int) -> float:
-    """Return microseconds per row: the median over calls with `n_rows` rows, on one thread."""
+    """Return the microseconds per row: median over calls with `n_rows` rows, on one thread."""
     pipeline = with_reader(held_out.pipeline(), held_out.dataset)
     rows = held_out.dataset.rows(held_out.rows[:n_rows])
     calls = Timer(lambda: pipeline.predict(rows))
     with one_thread():
-        calls.timeit(1)  # imports what it needs
+        calls.timeit(1)  # the first call imports modules
         n_calls = int(np.clip(_SECONDS / calls.timeit(1), _LEAST_REPEATS, _MOST_REPEATS))
         seconds = calls.repeat(n_calls, 1)
     return 1e6 * float(np.median(seconds)) / len(held_out.rows[:n_rows])

@@ -1,7 +1,7 @@
 """Metrics and quantities, with the wording of losses.
 
-Cheap to import, because every command that shows a loss or a study needs it. The functions of the
-metrics are imported when a loss is computed.
+Cheap to import, because every command that shows a study needs this module. Functions of metrics
+are imported when a loss is computed.
 """
 
 import re
@@ -28,19 +28,20 @@ Target = Literal["classification", "regression"]
 class MetricDeclaration:
     """A metric, as `--metric` names it.
 
-    The loss is computed by `loss`, else from scikit-learn's scorer `score`, else as the mean of
-    `row_losses`. Functions are references `module:function`, imported on first call. They receive
-    true classes (by position) or numbers, shape (n,), and `Predictions` of the same rows.
+    The loss is computed by `loss` or, if empty, by scikit-learn's scorer `score` or else as the
+    mean of `row_losses`. Functions are given as `module:function`, and imported on the first call.
+    They receive true classes (by position) or numbers, shape (n,), and `Predictions` of the same
+    rows.
 
     Attributes:
         name: Word after `--metric`.
-        target: Kind of target the metric judges.
+        target: Kind of target the metric is for.
         loss: Function of true values, predictions and the number of classes (0 for numbers) that
             returns the loss; raises ValueError if the loss is undefined.
-        row_losses: Function of true values and predictions that returns the loss of each row,
-            shape (n,), if the metric's loss is their mean. It makes bootstraps fast.
+        row_losses: Function of true values and predictions that returns the loss of each row, shape
+            (n,), for metrics whose loss is the mean of these. Makes bootstraps fast.
         bootstrap_losses: Function of true values, predictions, the number of classes and weights
-            (N, n) that returns the losses, shape (N,), of N bootstraps at once. Without it they
+            (N, n) that returns the losses, shape (N,), of N bootstraps at once. If empty, losses
             are computed from `row_losses`, or one by one.
         unit: Unit of the loss, for instance "percent".
         symbol: Unit as printed after a loss, for instance "%" or " EUR". Without one, users see the
@@ -48,9 +49,9 @@ class MetricDeclaration:
         title: Name of the printed number; the metric's name if empty.
         lower: Smallest loss possible.
         upper: Largest loss possible.
-        score: Score behind the loss, as scikit-learn calls it; empty if none.
-        best_score: Score of a loss of 0; 0 if the score is the negated loss.
-        losses_per_score: Loss that corresponds to a difference of 1 in the score.
+        score: scikit-learn's name of the score behind the loss; empty if there is none.
+        best_score: Score at a loss of 0; 0 if the score is the negative loss.
+        losses_per_score: Difference of the loss for a difference of 1 in the score.
         all_wrong: Loss if every row is wrong, for a metric that counts wrong rows; None otherwise.
         asks_positive: Whether the loss depends on which of two classes is positive.
     """
@@ -89,7 +90,7 @@ class MetricDeclaration:
 
     @property
     def is_quick(self) -> bool:
-        """Whether losses of all bootstraps are computed at once."""
+        """Whether the losses of all bootstraps can be computed at once."""
         return bool(self.bootstrap_losses or self.row_losses)
 
 
@@ -135,7 +136,7 @@ CONFUSION_METRICS = (
         for average in ("", "_macro", "_micro", "_weighted")
     ),
 )
-"""Scores that follow from counts of true and predicted classes."""
+"""Scores that depend only on counts of true and predicted classes."""
 _CLASS_SCORERS = (
     *CONFUSION_METRICS,
     *("accuracy", "average_precision"),
@@ -147,7 +148,7 @@ _UPPER: Mapping[str, float] = {
     **dict.fromkeys(("d2_brier_score", "d2_log_loss_score"), float("inf")),
     **dict.fromkeys(("matthews_corrcoef", "neg_brier_score"), 2.0),
 }
-"""Largest losses of scorers, if not 1."""
+"""Largest possible losses of scorers for which it is not 1."""
 _ROW_LOSSES: Mapping[str, str] = {
     "accuracy": "one_if_wrong",
     "neg_brier_score": "brier",
@@ -159,7 +160,7 @@ _BOOTSTRAP_LOSSES: Mapping[str, str] = {
     "neg_root_mean_squared_error": "root_squared",
     "r2": "unexplained",
     "average_precision": "missed_precisions",
-    "roc_auc": "missed_areas",  # two classes only, as in scikit-learn
+    "roc_auc": "missed_areas",  # only for two classes, as in scikit-learn
     "roc_auc_ovr": "missed_mean_areas",
     "roc_auc_ovr_weighted": "missed_areas",
     **{name: f"CONFUSIONS.{name}" for name in CONFUSION_METRICS},
@@ -204,7 +205,7 @@ DEFAULT_METRICS: Mapping[Target, str] = {"classification": "error", "regression"
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of predictions as a loss, with `positive` the position of the positive class."""
+    """A metric in use: its declaration, and the position of the positive class."""
 
     declared: MetricDeclaration
     positive: int = 1
@@ -216,7 +217,7 @@ class Metric:
 
     @property
     def target(self) -> Target:
-        """Kind of target that the metric judges."""
+        """Kind of target that the metric is for."""
         return self.declared.target
 
     def loss(self, y: "NDArray[Any]", predictions: "Predictions", n_classes: int) -> float:
@@ -228,7 +229,7 @@ class Metric:
         y, predictions = self.turned(y, predictions, n_classes)
         declared = self.declared
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the loss already reflects classes never predicted
+            warnings.simplefilter("ignore")  # the loss reflects classes never predicted
             if declared.loss:
                 loss: float = loaded(declared.loss)(y, predictions, n_classes)
             elif declared.score:
@@ -242,12 +243,12 @@ class Metric:
     def weighted_losses(
         self, y: "NDArray[Any]", predictions: "Predictions", n_classes: int, weights: "Array"
     ) -> "Array":
-        """Return the losses of a metric that `is_quick` in all bootstraps, shape (N,).
+        """Return the losses in N bootstraps, shape (N,), for a metric that `is_quick`.
 
-        `weights` of shape (N, m) have rows that sum to 1.
+        Each row of `weights`, shape (N, m), sums to 1.
 
         Raises:
-            ValueError: If the metric needs probabilities and the predictions have none.
+            ValueError: If the metric needs probabilities, but the predictions have none.
         """
         y, predictions = self.turned(y, predictions, n_classes)
         if self.declared.bootstrap_losses:
@@ -255,7 +256,7 @@ class Metric:
         return weights @ loaded(self.declared.row_losses)(y, predictions)
 
     def score(self, loss: float) -> float:
-        """Return the score of a loss in scikit-learn's sense; larger is better.
+        """Return scikit-learn's score for a loss; larger is better.
 
         >>> metric_named("error").score(5.0), metric_named("r2").score(0.25)
         (0.95, 0.75)
@@ -265,14 +266,14 @@ class Metric:
     def turned(
         self, y: "NDArray[Any]", predictions: "Predictions", n_classes: int
     ) -> "tuple[NDArray[Any], Predictions]":
-        """Return the true values and predictions, with the positive class of two in position 1."""
+        """Return true values and predictions, with the positive of two classes in position 1."""
         if n_classes != 2 or self.positive == 1:
             return y, predictions
         score = None if predictions.score is None else predictions.score[:, ::-1].copy()
         return 1 - y, replace(predictions, label=1 - predictions.label, score=score)
 
     def best_guess(self, y: "NDArray[Any]", n_classes: int) -> "Predictions":
-        """Return the constant predictions of n rows with the smallest loss.
+        """Return the constant predictions for n rows that have the smallest loss.
 
         Raises:
             ValueError: If the metric is undefined for these rows.
@@ -281,7 +282,7 @@ class Metric:
         return min(guesses, key=lambda guess: self.loss(y, guess, n_classes))
 
     def objective(self, y: "NDArray[Any]", n_classes: int) -> Objective:
-        """Return the metric with the loss of the best guess; raises BadInput if undefined here."""
+        """Return the metric with its baseline, the best constant's loss; may raise `BadInput`."""
         try:
             chance = self.loss(y, self.best_guess(y, n_classes), n_classes)
         except ValueError as error:
@@ -294,7 +295,7 @@ class Metric:
 
 
 def metric_named(name: str, positive: int = 1) -> Metric:
-    """Return a metric by name, with the position of the positive class; may raise UnknownName."""
+    """Return a metric by name, with the position of the positive class; may raise `UnknownName`."""
     return Metric(METRICS.named(name), positive)
 
 
@@ -370,7 +371,7 @@ class LossWords:
         return " to ".join(map(self.of, (high, low) if self.is_score else (low, high)))
 
     def without_equal(self, equal: "EqualRows") -> str:
-        """Return a sentence on test rows that equal training rows."""
+        """Return a sentence on the test rows that equal training rows."""
         text = f"{equal.n_equal:,} of {equal.n_rows:,} test rows equal a training row"
         if equal.are_left_out:
             return f"{text} and are left out of the test score; {self.named(equal.loss)} with them"
@@ -381,13 +382,13 @@ class LossWords:
 
 @dataclass(frozen=True, slots=True)
 class EqualRows:
-    """Test rows that equal a training row to six digits, more of them than chance explains.
+    """Test rows that equal a training row to six digits, if chance does not explain their number.
 
     Attributes:
-        loss: Loss on the test rows without them, or with them if they `are_left_out` of the loss of
-            the model; None if undefined.
-        are_left_out: Whether they are left out, because most rows of a test file equal training
-            rows.
+        loss: Loss on the test rows without these rows or, if `are_left_out`, with these rows; None
+            if undefined.
+        are_left_out: Whether the test loss leaves out these rows, because most rows of the test
+            file equal training rows.
     """
 
     n_equal: int
@@ -432,10 +433,10 @@ class Quantity:
 
     Attributes:
         name: One of `constraints.QUANTITIES`, or `FILE.py:FUNCTION`.
-        column: Column whose values or bins are the groups; empty if there are none.
+        column: Column whose values or bins are the groups; empty without groups.
         bins: Edges of the bins, ascending; empty to make each value a group.
-        metric: Name of the metric that compares groups; empty for the study's metric.
-        code: Text of the user's file, with the modules `behind` it.
+        metric: Name of the metric by which groups are compared; empty for the study's metric.
+        code: Source of the user's file, which needs the modules `behind`.
     """
 
     name: str
@@ -447,7 +448,7 @@ class Quantity:
 
     @property
     def text(self) -> str:
-        """The quantity as users write it, and as `Evaluation.constraints` names it."""
+        """The quantity as written by users, and as named in `Evaluation.constraints`."""
         arguments = [self.column] if self.column else []
         arguments += [f"bins={':'.join(f'{edge:.15g}' for edge in self.bins)}"] if self.bins else []
         arguments += [f"metric={self.metric}"] if self.metric else []

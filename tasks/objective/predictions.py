@@ -1,7 +1,7 @@
-"""Checked predictions: the output of a fitted model, as labels and scores of known classes.
+"""Checked predictions: the output of a fitted model, as labels and scores for known classes.
 
-Models may return frames, scores in another order, or values outside the classes. Other modules
-therefore never use the output of `predict`, `predict_proba` or `decision_function` directly.
+A model may return frames, scores in another order, or values that are not classes. Therefore other
+modules never use the output of `predict`, `predict_proba` or `decision_function` directly.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,33 +26,34 @@ ScoreMethod = Literal["predict_proba", "decision_function"]
 _SCORE_METHODS: tuple[ScoreMethod, ...] = ("predict_proba", "decision_function")
 """Methods that return scores, in order of preference."""
 _NEVER = float(np.finfo(np.float64).min)
-"""Decision value of a class the model has never seen, as in scikit-learn's cross-validation; its
-probability is 0."""
+"""Decision value of a class that was not in the training rows, as in scikit-learn's
+cross-validation; the probability is 0.
+"""
 _ROUNDING = 1e-4
 """Tolerance for a row of probabilities to sum to 1; some models compute in float32."""
 
 
 class InvalidPredictions(ValueError):  # noqa: N818 - reads as the reason of a failed trial
-    """A model returned something that cannot be its predictions for the given rows."""
+    """The output of a model is not usable as predictions for the given rows."""
 
     exit_code = 1  # of a command: a failure, not a mistake of the user
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of n rows.
+    """Predictions for n rows.
 
     Attributes:
         label: Position of the predicted class, or the predicted number, shape (n,).
-        score: Probability of each class, shape (n, c), or values that order rows the same way;
-            None if the model gives neither.
+        score: Probability of each class, shape (n, c), or other values that order rows by
+            confidence; None if the model returns neither.
     """
 
     label: Values
     score: Array | None = None
 
     def take(self, rows: Values) -> "Predictions":
-        """Return the predictions of some rows, given by position or as a mask."""
+        """Return the predictions for some rows, given by position or as a mask."""
         return Predictions(self.label[rows], None if self.score is None else self.score[rows])
 
     @property
@@ -62,7 +63,7 @@ class Predictions:
 
     @property
     def why_no_probabilities(self) -> str:
-        """The reason the scores are no probabilities; empty if they are."""
+        """Reason why the scores are not probabilities; empty if they are."""
         if self.score is None:
             return "this model returns no scores"
         is_one = np.isclose(self.score.sum(axis=1), 1, atol=_ROUNDING)
@@ -78,14 +79,15 @@ def predictions_of(
     name: str = "",
     methods: Sequence[ScoreMethod] = _SCORE_METHODS,
 ) -> Predictions:
-    """Return the checked predictions of a fitted model for n rows X.
+    """Return the checked predictions of a fitted model for the n rows X.
 
-    Labels come from `predict`, scores from the first of `methods` that the model has. If the model
-    declares how labels follow from probabilities, the rows are predicted only once. `classes` are
-    all classes, sorted, or empty if numbers are predicted; `name` is the model's in messages.
+    Labels come from `predict`, scores from the first of `methods` that the model has. If labels can
+    be derived from probabilities, the model is called only once. `classes` has all classes, sorted,
+    and is empty for regression; `name` is the model's name in messages.
 
     Raises:
-        InvalidPredictions: If the model does not return one label and one row of scores per row.
+        InvalidPredictions: If the model does not return one valid label, and one row of scores, per
+            row.
     """
     if not n_rows(X):
         return Predictions(np.empty(0, dtype=np.int32 if len(classes) else np.float64))
@@ -100,16 +102,17 @@ def predictions_of(
             continue
         try:
             returned = getattr(model, method)(X)
-        except NotImplementedError:  # how some models signal a missing method
+        except NotImplementedError:  # some models signal a missing method this way
             continue
         return Predictions(label, answer.scores(method, returned))
     return Predictions(label)
 
 
 def _labels_of(model: Any) -> Callable[[Array], Any] | None:
-    """Return a function from probabilities to labels for a model or a pipeline's last step.
+    """Return the function by which a model or pipeline derives labels from probabilities.
 
-    None if unknown: the labels of a support vector machine, for instance, may contradict scores.
+    Returns None if there is none: labels of a support vector machine, for example, may contradict
+    its scores.
     """
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if type(last) in {RandomForestClassifier, ExtraTreesClassifier}:
@@ -118,14 +121,14 @@ def _labels_of(model: Any) -> Callable[[Array], Any] | None:
 
 
 def predicted_labels(model: Any, X: Any, classes: Values, *, name: str = "") -> Values:
-    """Return positions of the predicted classes, or numbers, (n,); see `predictions_of`."""
+    """Return positions of predicted classes, or predicted numbers, shape (n,)."""
     return _Answer(model, X, classes, name).labels(model.predict(X))
 
 
 def predicted_scores(
     model: Any, X: Any, classes: Values, method: ScoreMethod, *, name: str = ""
 ) -> Array:
-    """Return the scores of one method, one column per class, (n, c); see `predictions_of`.
+    """Return the scores of a method, one column per class, shape (n, c).
 
     Raises:
         InvalidPredictions: Also if the columns stand for pairs of classes.
@@ -140,7 +143,7 @@ def predicted_scores(
 def checked_predictions(
     model: Any, X: Any, classes: Values, label: Any, probabilities: Any = None, *, name: str = ""
 ) -> Predictions:
-    """Check labels and probabilities (or None) of a model in training, as `predictions_of` does."""
+    """Check labels and probabilities (or None) of a model during training."""
     answer = _Answer(model, X, classes, name)
     checked = answer.labels(label)
     if probabilities is None:
@@ -167,13 +170,13 @@ class _Answer:
         return found.astype(np.int32)
 
     def scores(self, method: ScoreMethod, returned: Any) -> Array | None:
-        """Return one column of scores per class; None if there is one per pair of classes."""
+        """Return one column of scores per class; None if columns stand for pairs of classes."""
         values, known = _as_array(returned), self._learned_classes()
         n_known = len(self.classes) if known is None else len(known)
         if method == "decision_function":
             if n_known > 2 and _is_one_vs_one(self.model):
                 return None
-            if n_known == 2 and values.size == self.n:  # one column, of the second class
+            if n_known == 2 and values.size == self.n:  # a single column is for the second class
                 second = self._numbers(method, values.reshape(-1), (self.n,))
                 values = np.column_stack([-second, second])
         values = self._numbers(method, values, (self.n, n_known))
@@ -188,10 +191,10 @@ class _Answer:
 
     def _numbers(self, method: str, values: Values, shape: tuple[int, ...]) -> Array:
         if values.dtype == object:
-            values = np.array(values.tolist())  # finds the kind of its items
+            values = np.array(values.tolist())  # finds the type of the items
         if values.dtype.kind not in "fiub":
             self._check(method, values, shape, np.zeros(values.shape, bool), ", which is no number")
-        with np.errstate(over="ignore"):  # an infinite number raises its own error
+        with np.errstate(over="ignore"):  # infinite numbers raise an error of their own
             numbers = values.astype(np.float64, copy=False)
         self._check(method, values, shape, np.isfinite(numbers), ", which is not finite")
         return numbers
@@ -204,7 +207,7 @@ class _Answer:
         is_right: NDArray[np.bool_],
         expected: str,
     ) -> None:
-        """Raise unless values have the shape, and each is right."""
+        """Raise `InvalidPredictions` unless values have the expected shape and are all valid."""
         if values.shape != shape:
             raise self.invalid(f"{method} returned shape {values.shape}; expected {shape}")
         if not is_right.all():
@@ -214,7 +217,7 @@ class _Answer:
             raise self.invalid(f"{method} returned {value!r} {where}{expected}")
 
     def _learned_classes(self) -> NDArray[np.intp] | None:
-        """Return the class of each column by `classes_`; None if unknown, so in sorted order."""
+        """Return the class of each column, from `classes_`; None if unknown."""
         values = np.asarray(getattr(self.model, "classes_", ()))
         found = _positions(values, self.classes) if values.ndim == 1 and len(values) else ()
         is_known = len(found) and min(found) >= 0 and len(set(found)) == len(found)
@@ -222,7 +225,7 @@ class _Answer:
 
 
 def with_reader(model: Any, dataset: Dataset, *, of_matrix: bool = False) -> Any:
-    """Return a model with the reader (unless `of_matrix`) and the classes of its `dataset`."""
+    """Return a model that (unless `of_matrix`) reads rows and returns classes as in `dataset`."""
     steps = model.steps if isinstance(model, Pipeline) else [("model", model)]
     if not np.array_equal(dataset.learned_classes, np.array(dataset.classes)):
         steps = [("model", NamedClasses(model, dataset.classes))]
@@ -233,7 +236,7 @@ def with_reader(model: Any, dataset: Dataset, *, of_matrix: bool = False) -> Any
 
 
 class NamedClasses(ClassifierMixin, BaseEstimator):
-    """A fitted classifier of class positions that returns the classes themselves."""
+    """A classifier that wraps a classifier of class positions and returns the classes."""
 
     def __init__(self, model: Any, classes: Sequence[Any]) -> None:
         self.model, self.classes = model, classes
@@ -244,7 +247,7 @@ class NamedClasses(ClassifierMixin, BaseEstimator):
         return np.array(self.classes)
 
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
-        """Fit the classifier to the positions of the classes `y`."""
+        """Fit the inner classifier to the positions of the classes `y`."""
         self.model.fit(X, np.searchsorted(self.classes_, y), **params)
         return self
 
@@ -262,7 +265,7 @@ class NamedClasses(ClassifierMixin, BaseEstimator):
 
 
 def n_rows(X: Any) -> int:
-    """Return the number of rows of a matrix, a frame, events or a list."""
+    """Return the number of rows of a matrix, frame, list or events."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(np.asarray(X))
 
 
@@ -271,7 +274,7 @@ def _as_array(returned: Any) -> Values:
 
 
 def _positions(values: Values, classes: Values) -> NDArray[np.intp]:
-    """Return the position of each value in sorted classes, -1 if none; 1.0 and True equal 1."""
+    """Return the position of each value in sorted classes, or -1; 1.0 and True equal 1."""
     if values.dtype.kind == classes.dtype.kind and values.dtype.kind in "iubU":
         found = np.minimum(np.searchsorted(classes, values), len(classes) - 1)
         return np.where(classes[found] == values, found, -1)
@@ -280,7 +283,7 @@ def _positions(values: Values, classes: Values) -> NDArray[np.intp]:
 
 
 def _is_one_vs_one(model: Any) -> bool:
-    """Return whether a model, or one inside it, returns decision values of pairs."""
+    """Return whether a model, or an inner model, returns decision values for pairs of classes."""
     parameters = model.get_params(deep=True) if hasattr(model, "get_params") else {}
     return any(
         name.rsplit("__", 1)[-1] == "decision_function_shape" and value == "ovo"

@@ -1,11 +1,12 @@
-"""Losses of predictions, and risks: the loss in each bootstrap of the held-out examples.
+"""Losses of predictions, and risks: losses in bootstraps of the held-out examples.
 
 Bootstraps are drawn once, from the study's seed, and shared by all trials. They are drawn within
-each fold, so folds count equally, as they do in the loss.
+each fold, so all folds have equal weight, as in the loss.
 
-Many metrics need no loop over bootstraps, because a bootstrap is a row of weights that sum to 1.
-Mean losses over rows are one matrix product. Precision, recall and similar scores follow from
-weighted class counts; the area under the curve sorts the scores once (Lacoste et al. 2014).
+A bootstrap is a row of weights that sum to 1, so many metrics need no loop over bootstraps. If the
+loss is a mean over rows, all bootstraps are one matrix product. Precision, recall and similar
+scores follow from weighted class counts. For the area under the curve, scores are sorted once
+(Lacoste et al. 2014).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,16 +35,16 @@ Counts = NDArray[np.uint16]
 """How often each example was drawn, shape (N, m)."""
 
 _ZERO = 1e-12
-"""Smaller spreads count as constant."""
+"""Spread below which values count as constant."""
 
 
 def _ratio(part: Array, whole: Array) -> Array:
-    """Return shares of a whole; 0 if the whole is 0, as in scikit-learn."""
+    """Return `part / whole`; 0 if `whole` is 0, as in scikit-learn."""
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
 Rate = Callable[[Array, Array, Array], Array]
-"""Maps hits, predicted shares and true shares to a score of the same shape."""
+"""Function of hits, predicted shares and true shares that returns a score of the same shape."""
 
 _RATES: Mapping[str, Rate] = {
     "precision": lambda hit, predicted, true: _ratio(hit, predicted),  # noqa: ARG005
@@ -56,7 +57,7 @@ _RATES: Mapping[str, Rate] = {
 def _confusion_loss(
     name: str, y: Targets, predictions: Predictions, n_classes: int, weights: Array
 ) -> Array:
-    """Return a loss that follows from shares (N, c) of the rows of each class."""
+    """Return a loss, shape (N,), that depends only on weighted counts of classes."""
     is_true, is_predicted = (np.eye(n_classes)[labels] for labels in (y, predictions.label))
     true, predicted = weights @ is_true, weights @ is_predicted
     hit, is_there = weights @ (is_true * is_predicted), true > 0
@@ -77,17 +78,18 @@ def _confusion_loss(
 
 
 CONFUSIONS = SimpleNamespace(**{name: partial(_confusion_loss, name) for name in CONFUSION_METRICS})
-"""Functions from true classes, predictions, their number and weights (N, m) to losses, shape (N,),
-by metric. Two-class metrics treat the class in position 1 as positive."""
+"""Functions by metric, of true classes, predictions, the number of classes and weights (N, m), that
+return losses, shape (N,). For two classes, the class in position 1 is positive.
+"""
 
 
 def guesses_of(y: Targets, n_classes: int) -> list[Predictions]:
-    """Return constant predictions derived from the target alone."""
+    """Return candidates for the best constant prediction."""
     if not n_classes:
         return [Predictions(np.full(len(y), guess(y))) for guess in (np.mean, np.median)]
     shares = np.bincount(y, minlength=n_classes) / len(y)
     score = np.tile(shares, (len(y), 1))
-    # For scores of a positive class, such as f1, always predicting the rare class may be best.
+    # For metrics such as f1, always predicting the positive class may be best.
     labels = (0, 1) if n_classes == 2 else (np.argmax(shares),)
     return [Predictions(np.full(len(y), label, dtype=np.int32), score) for label in labels]
 
@@ -98,7 +100,7 @@ def percent_wrong(y: Targets, predictions: Predictions, _: int) -> float:
 
 
 def missed_area(y: Targets, predictions: Predictions, n_classes: int) -> float:
-    """Return 1 - AUROC; with several classes, one against the rest, weighted by class shares."""
+    """Return 1 - AUROC; for several classes, one against the rest, weighted by class shares."""
     score = predictions.score
     if score is None:
         score = np.eye(n_classes)[predictions.label]
@@ -112,9 +114,9 @@ def missed_area(y: Targets, predictions: Predictions, n_classes: int) -> float:
 def loss_of_scorer(
     declared: MetricDeclaration, y: Targets, predictions: Predictions, n_classes: int
 ) -> float:
-    """Return the distance of a scikit-learn score from its best value."""
+    """Return the loss of a scikit-learn score: its distance from the best score."""
     if n_classes and declared.is_quick and len(np.unique(y)) < n_classes:
-        weights = np.full((1, len(y)), 1 / len(y))  # a scorer needs rows of all classes
+        weights = np.full((1, len(y)), 1 / len(y))  # scorers need rows of all classes
         return float(Metric(declared).weighted_losses(y, predictions, n_classes, weights)[0])
     model = _Classifier(predictions, n_classes) if n_classes else _Regressor(predictions)
     try:
@@ -130,7 +132,7 @@ def loss_of_scorer(
 
 
 class _Regressor(RegressorMixin, BaseEstimator):
-    """A fitted model that repeats given predictions, for scikit-learn's scorers."""
+    """A fitted regressor that returns given predictions, for scikit-learn's scorers."""
 
     def __init__(self, predictions: Predictions) -> None:
         self.predictions = predictions
@@ -141,7 +143,7 @@ class _Regressor(RegressorMixin, BaseEstimator):
 
 
 class _Classifier(ClassifierMixin, BaseEstimator):
-    """A fitted classifier of class positions that repeats given predictions."""
+    """A fitted classifier of class positions that returns given predictions."""
 
     def __init__(self, predictions: Predictions, n_classes: int) -> None:
         self.predictions, self.n_classes = predictions, n_classes
@@ -161,34 +163,34 @@ class _Classifier(ClassifierMixin, BaseEstimator):
 
 
 def one_if_wrong(y: Targets, predictions: Predictions) -> Array:
-    """Return 1 for each wrong row."""
+    """Return 1 for each wrong row, 0 for others."""
     return (predictions.label != y).astype(np.float64)
 
 
 def percent_if_wrong(y: Targets, predictions: Predictions) -> Array:
-    """Return 100 for each wrong row."""
+    """Return 100 for each wrong row, 0 for others."""
     return 100 * one_if_wrong(y, predictions)
 
 
 def absolute(y: Targets, predictions: Predictions) -> Array:
-    """Return absolute errors."""
+    """Return the absolute error of each row."""
     return np.abs(predictions.label - y)
 
 
 def squared(y: Targets, predictions: Predictions) -> Array:
-    """Return squared errors."""
+    """Return the squared error of each row."""
     return (predictions.label - y) ** 2
 
 
 def surprise(y: Targets, predictions: Predictions) -> Array:
-    """Return negative logarithms of the probabilities of the true classes."""
+    """Return the negative logarithm of each row's probability of the true class."""
     score = _probabilities(predictions)
     eps = np.finfo(score.dtype).eps
     return -np.log(np.clip(score[np.arange(len(y)), y], eps, 1 - eps))
 
 
 def brier(y: Targets, predictions: Predictions) -> Array:
-    """Return squared distances from the true class; for two classes, in one column only."""
+    """Return each row's squared distance of probabilities from the true class (binary: halved)."""
     score = _probabilities(predictions)
     distances: Array = ((score - np.eye(score.shape[1])[y]) ** 2).sum(axis=1)
     return distances / 2 if score.shape[1] == 2 else distances
@@ -201,12 +203,12 @@ def _probabilities(predictions: Predictions) -> Array:
 
 
 def root_squared(y: Targets, predictions: Predictions, _: int, weights: Array) -> Array:
-    """Return roots of mean squared errors."""
+    """Return the root of the mean squared error of each bootstrap."""
     return np.sqrt(weights @ squared(y, predictions))
 
 
 def unexplained(y: Targets, predictions: Predictions, _: int, weights: Array) -> Array:
-    """Return 1 - R2: squared errors over squared distances from the bootstrap's own mean."""
+    """Return 1 - R2 of each bootstrap: squared errors over squared distances from its mean."""
     centred = y - y.mean()
     spread = weights @ centred**2 - (weights @ centred) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -214,7 +216,7 @@ def unexplained(y: Targets, predictions: Predictions, _: int, weights: Array) ->
 
 
 def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: Array) -> Array:
-    """Return 1 - AUROC; with several classes, one against the rest, weighted by class shares."""
+    """Return 1 - AUROC; for several classes, one against the rest, weighted by class shares."""
     score = predictions.score
     if score is None:
         score = np.eye(n_classes)[predictions.label]
@@ -229,7 +231,7 @@ def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: 
 def missed_mean_areas(
     y: Targets, predictions: Predictions, n_classes: int, weights: Array
 ) -> Array:
-    """Return 1 - the mean AUROC of one class against the rest, over classes with weight."""
+    """Return 1 - the mean AUROC of one class against the rest, over classes that occur."""
     score = _probabilities(predictions)
     areas = [weighted_areas(score[:, c], y == c, weights) for c in range(n_classes)]
     with np.errstate(invalid="ignore"):
@@ -237,10 +239,10 @@ def missed_mean_areas(
 
 
 def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
-    """Return the area under the ROC curve in each bootstrap; nan if a class has no weight.
+    """Return the area under the ROC curve in each bootstrap; nan if a class does not occur.
 
-    Scores, shape (m,), are sorted once; a pair of equal scores counts half. Bootstraps, weights of
-    shape (N, m), are contiguous in memory, so sums over rows run over whole lines.
+    Scores, shape (m,), are sorted once; a pair of equal scores counts half. Weights, shape (N, m),
+    are contiguous by bootstrap, so sums run along memory.
     """
     columns, order = weights.T, np.argsort(score, kind="stable")
     positive, negative = order[is_positive[order]], order[~is_positive[order]]
@@ -257,7 +259,7 @@ def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array)
 def missed_precisions(
     y: Targets, predictions: Predictions, n_classes: int, weights: Array
 ) -> Array:
-    """Return 1 - average precision; with several classes, the mean over those with weight."""
+    """Return 1 - average precision; for several classes, the mean over classes that occur."""
     score = predictions.score
     if score is None:
         raise ValueError(f"the metric needs probabilities, and {predictions.why_no_probabilities}")
@@ -268,9 +270,9 @@ def missed_precisions(
 
 
 def weighted_precisions(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
-    """Return the average precision in each bootstrap, shape (N,); arguments as `weighted_areas`.
+    """Return the average precision in each bootstrap, shape (N,), see `weighted_areas`.
 
-    Rows with equal scores share one threshold, so each counts the precision below the last of them.
+    Rows with equal scores share a threshold, so they share the precision at the last of these rows.
     """
     order = np.argsort(-score, kind="stable")
     columns, hits, falling = weights.T[order], (weights * is_positive).T[order], -score[order]
@@ -281,7 +283,7 @@ def weighted_precisions(score: Array, is_positive: NDArray[np.bool_], weights: A
 
 
 MOST_WEIGHTS = 4_000_000
-"""Weights computed at a time (32 MB)."""
+"""Number of weights computed at once (32 MB)."""
 
 
 def losses_of_draws(
@@ -289,7 +291,7 @@ def losses_of_draws(
 ) -> Array:
     """Return the loss in each draw, shape (N,); nan where it is undefined.
 
-    `counts`, shape (N, m), says how often each row was drawn, or whether it was.
+    `counts`, shape (N, m), has how often each row was drawn, or whether it was drawn.
     """
     if metric.declared.is_quick:
         size = max(1, MOST_WEIGHTS // len(y))
@@ -312,7 +314,7 @@ class Resampling:
 
     Attributes:
         targets: True classes or numbers by fold, shape (m,).
-        counts: Number of times each example was drawn, by fold, shape (N, m).
+        counts: How often each example was drawn, by fold, shape (N, m).
     """
 
     metric: Metric
@@ -324,7 +326,7 @@ class Resampling:
     def of(
         cls, dataset: Dataset, split: Split, metric: Metric, bootstraps: Bootstraps, rng: Generator
     ) -> Self:
-        """Draw bootstraps of a split, within each class unless the metric is a mean over rows."""
+        """Draw bootstraps of a split; within each class, unless the metric is a mean over rows."""
         rows = [split.held_out(fold) for fold in range(split.n_folds)]
         n_classes = len(dataset.classes)
         by_class = bool(n_classes) and not metric.declared.row_losses
@@ -335,9 +337,9 @@ class Resampling:
         return cls(metric, n_classes, tuple(dataset.y[held_out] for held_out in rows), counts)
 
     def risks(self, predictions: Sequence[Predictions]) -> Array:
-        """Return the loss of predictions by fold, averaged over the folds, shape (N,).
+        """Return the risk in each bootstrap, shape (N,): the loss, averaged over the folds.
 
-        If the metric is undefined in a bootstrap, the loss of the whole fold is used.
+        If the metric is undefined in a bootstrap of a fold, the loss of the whole fold is used.
         """
         by_fold = []
         for y, counts, predicted in zip(self.targets, self.counts, predictions, strict=True):
@@ -350,7 +352,7 @@ class Resampling:
 
 
 def _counts(strata: Targets, bootstraps: Bootstraps, rng: Generator) -> Counts:
-    """Return draws per row, shape (N, m), with replacement within each stratum."""
+    """Draw with replacement within each stratum; return the draws per row, shape (N, m)."""
     counts = np.ones((bootstraps.n, len(strata)), dtype=np.uint16)
     if not bootstraps.share:
         return counts

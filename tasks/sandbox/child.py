@@ -1,9 +1,9 @@
-"""A sandbox from inside: a process that runs one call after another and reports on each.
+"""The sandbox's side: a process that runs one call after another and reports on each call.
 
-It knows neither Prefect nor Dask. It keeps the data set, the split and the store open between
-calls, in the caches of the functions that load them. Reports are plain values, so that worker and
-sandbox need nothing else of each other; outside a sandbox, reports go nowhere. A call that damaged
-its process is found by the state of the process before and after the call.
+This module imports neither Prefect nor Dask. Data set, split and store stay loaded between calls,
+in the caches of their loading functions. Reports are plain values, the only connection between
+worker and sandbox; outside a sandbox, reports are dropped. The state of the process is compared
+before and after each call, to find calls that damaged the process.
 """
 
 import os
@@ -30,12 +30,12 @@ from prefect_tune.tasks.sandbox.output import buffer_lines, flush_streams
 from prefect_tune.tasks.sandbox.process_tree import descendants, kill_below
 
 LOST = 70
-"""Exit code of a sandbox whose connection was closed, by its worker or by the call."""
+"""Exit code of a sandbox whose connection was closed by the worker or by a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepBegun:
-    """A step of a path begins; `is_served` tells whether the cache has it in all folds."""
+    """A step of a path begins; `is_served` tells whether the step is cached in all folds."""
 
     step: str
     algorithm: str
@@ -44,7 +44,7 @@ class StepBegun:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """The step has run in all folds, or failed with a problem."""
+    """The current step has run in all folds, or failed with a `problem`."""
 
     keys: tuple[str, ...] = ()
     n_cached: int = 0
@@ -53,7 +53,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class FoldReached:
-    """The current step and fold, and the costs of all finished steps and folds."""
+    """The call has reached a step and fold; `costs` are of all finished steps and folds."""
 
     step: str
     fold: int
@@ -62,19 +62,19 @@ class FoldReached:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """Data and libraries are being loaded, which is no time of the call."""
+    """Data and libraries are being loaded, which does not count as time of the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Data and libraries are loaded, after so many seconds without waits."""
+    """Data and libraries have been loaded, in `seconds` without waiting times."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """Seconds waited for others so far, and the `monotonic` start of the current wait, if any."""
+    """Seconds of waiting for others so far, and the `monotonic` start of the current wait."""
 
     seconds: float
     since: float | None
@@ -89,7 +89,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The value of a call, and what the call damaged in its process; empty if nothing."""
+    """The value of a call, and the name of what the call damaged in its process, if any."""
 
     value: Any
     damage: str
@@ -108,16 +108,16 @@ Message = (
 
 
 def _ignore(message: Message) -> None:
-    """Report to nobody: the call runs outside a sandbox."""
+    """Drop a report: the call runs outside a sandbox."""
 
 
 _SEND: list[Callable[[Message], None]] = [_ignore]
-"""The receiver of reports of this process, which runs one call at a time."""
+"""Receivers of reports; the last one is in use. The process runs one call at a time."""
 
 
 @contextmanager
 def reporting_to(send: Callable[[Message], None]) -> Iterator[None]:
-    """Send the reports of the body to a function."""
+    """Send reports to a function during the body."""
     _SEND.append(send)
     try:
         yield
@@ -137,13 +137,13 @@ def report_fold(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = 
 
 
 def report_waits(waits: Waits) -> None:
-    """Report how long the call has waited for others, and whether it waits now."""
+    """Report how long the call has waited for others, and whether it is waiting now."""
     report(Waited(waits.seconds, waits.since))
 
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Report that the body loads data and libraries; the clock of the call starts afterwards."""
+    """Report that the body loads data and libraries; the call's time starts afterwards."""
     report(Loading())
     started = monotonic()
     yield
@@ -152,16 +152,16 @@ def loading() -> Iterator[None]:
 
 Function = Callable[..., Any]
 _OURS = ("builtins", "prefect_tune.")
-"""Modules whose errors the worker can read."""
+"""Modules whose errors the worker can unpickle."""
 
 
 def begin(connection: int, output: int) -> None:
-    """Become a sandbox: print to a file, run calls, and end with the connection.
+    """Turn this process into a sandbox: print to a file, run calls, end with the connection.
 
-    The first message is the worker's folder, import path and environment at this moment.
+    The first message has the worker's current folder, import path and environment.
     """
-    with suppress(PermissionError):  # a fresh interpreter leads its session
-        os.setsid()  # signals of the terminal are not for calls
+    with suppress(PermissionError):  # a fresh interpreter already leads its session
+        os.setsid()  # signals from the terminal must not reach calls
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (1, 2):
         os.dup2(output, number)
@@ -171,14 +171,14 @@ def begin(connection: int, output: int) -> None:
     folder, sys.path[:], environment = pickle.loads(opened.recv_bytes())
     os.environ.clear()
     os.environ.update(environment)
-    with suppress(OSError):  # it was deleted
+    with suppress(OSError):  # the folder was deleted
         os.chdir(folder)
     threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
     _serve(opened)
 
 
 def _end_with(connection: int) -> None:
-    """End this process, with all that it has started, once its worker is gone."""
+    """End this process, with all processes it started, once the worker is gone."""
     hung_up = poll()
     hung_up.register(connection, POLLHUP)
     while not any(event & POLLHUP for _, event in hung_up.poll()):
@@ -191,7 +191,7 @@ def _serve(connection: Connection) -> None:
     lock, here = threading.Lock(), os.getpid()
 
     def send(message: Message) -> None:
-        if os.getpid() != here:  # a copy that the call has forked
+        if os.getpid() != here:  # a process forked by the call
             os._exit(1)
         with lock:
             connection.send_bytes(pickle.dumps(message))
@@ -218,7 +218,7 @@ def _run(received: bytes, send: Callable[[Message], None]) -> Returned | Raised 
 
     def reported(message: Message) -> None:
         nonlocal before
-        if isinstance(message, Loaded):  # libraries may change the process as they are imported
+        if isinstance(message, Loaded):  # importing libraries may change the process
             before = surroundings()
         send(message)
 
@@ -226,23 +226,23 @@ def _run(received: bytes, send: Callable[[Message], None]) -> Returned | Raised 
         module, name, arguments, is_awaited = pickle.loads(received)
         function: Function = getattr(import_module(module), name)
         if not is_awaited:
-            with suppress(Exception):  # the next call meets the same error
+            with suppress(Exception):  # the next call will raise the same error
                 function(**arguments)
             return None
         with reporting_to(reported):
             value = function(**arguments)
     except Exception as error:
         return Raised(_readable(error))
-    except BaseException as error:  # user code may raise any
+    except BaseException as error:  # user code may raise anything
         return Raised(RuntimeError(f"{type(error).__name__}: {error}"))
     try:
         return Returned(value, damage(before, surroundings()))
-    except (OSError, psutil.Error):  # no file handle is left
+    except (OSError, psutil.Error):  # no file descriptor is left
         return Returned(value, "open files")
 
 
 def _readable(error: Exception) -> Exception:
-    """Return an error that the worker can read, which has no module of the user."""
+    """Return an error that the worker can unpickle without the user's modules."""
     if type(error).__module__.startswith(_OURS):
         with suppress(Exception):
             pickle.loads(pickle.dumps(error))
@@ -251,21 +251,21 @@ def _readable(error: Exception) -> Exception:
 
 
 def request(function: Function, arguments: Mapping[str, Any], *, is_awaited: bool = True) -> bytes:
-    """Return a call of a module's function as bytes that `_serve` reads.
+    """Return the bytes by which `_serve` calls a module's function.
 
-    A call that nobody awaits reports nothing, not even its end.
+    If nobody awaits the call, it sends no reports, not even at the end.
     """
     return pickle.dumps((function.__module__, function.__name__, dict(arguments), is_awaited))
 
 
 _MANY_FILES = 128
-"""File descriptors above which a process is replaced; libraries keep a few for later calls."""
+"""Open files above which a process is replaced; libraries keep some files open between calls."""
 _COUNTED = ("threads", "child processes")
 _LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
 
 
 def surroundings() -> dict[str, Any]:
-    """Return the state of this process that user code can change, by name."""
+    """Return those parts of the process state that user code can change, by name."""
     folder = None
     with suppress(OSError):  # the folder was deleted
         folder = os.getcwd()  # noqa: PTH109 - Path.cwd() raises as well
@@ -284,7 +284,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def damage(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the name of the first thing that differs between two states; empty if none does."""
+    """Return the name of the first difference between two states; empty if there is none."""
     for name, value in now.items():
         if value > before[name] if name in _COUNTED else value != before[name]:
             return name

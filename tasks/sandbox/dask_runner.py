@@ -1,9 +1,9 @@
-"""A Dask task runner for trials at a tenth of the cost of prefect-dask's.
+"""A Dask task runner for trials, with a tenth of the overhead of prefect-dask's runner.
 
-prefect-dask rebuilds the flow's context, settings and API client for every task, about 155 ms of
-CPU; this runner does so once per thread of a worker. It also delays the first two states of a task
-run by half a second and drops them if the task has ended by then. Both wrap private names of
-Prefect; if a version lacks them, the stock runner is used.
+prefect-dask rebuilds the flow's context, settings and API client for every task, which takes about
+155 ms of CPU; this runner does so once per thread of a worker. It also delays the first two states
+of a task run by half a second, and drops them if the task has ended by then. Both need private
+names of Prefect; if a version of Prefect lacks these names, the stock runner is used.
 """
 
 import asyncio
@@ -51,11 +51,11 @@ from prefect_tune.tasks.sandbox.sandbox import SANDBOXES, CallProgress
 HOLD_SECONDS = 0.5
 _SENDER = "emit_task_run_state_change_event"
 _IS_OURS: ContextVar[bool] = ContextVar("is_task_of_trial", default=False)
-"""Whether this thread runs a task of ours; the process may be the user's program."""
+"""Whether this thread runs a task of prefect-tune; the process may be the user's program."""
 TOPIC = "prefect-tune"
 """Dask topic of steps and warnings of all flow runs."""
 _END_SECONDS, _LOOK_SECONDS = 2.0, 0.02
-"""Longest wait for tasks that their flow has cancelled, and the interval between two looks."""
+"""Longest wait for cancelled tasks to end, and the interval between two checks."""
 _STEP_SECONDS = 0.5
 """Shortest interval between two reports of a trial's step."""
 
@@ -68,7 +68,7 @@ class _DelayedEvent:
 
 
 class _EventDelayer:
-    """Sender of task run events that delays events of states that are not final."""
+    """Sender of task run events that delays events of non-final states."""
 
     def __init__(self, send: Callable[..., Any]) -> None:
         self._send = send
@@ -86,7 +86,8 @@ class _EventDelayer:
             with self._lock:
                 self._held.pop(task_run.id, None)
             return send()
-        held = _DelayedEvent(monotonic(), copy_context(), send)  # the context has the flow run
+        # The copied context has the flow run.
+        held = _DelayedEvent(monotonic(), copy_context(), send)
         with self._lock:
             self._held[task_run.id] = held
         return None
@@ -97,14 +98,14 @@ class _EventDelayer:
             before = monotonic() - HOLD_SECONDS
             with self._lock:
                 due = [i for i, held in self._held.items() if held.since < before]
-                # Sent under the lock, so that a final event never overtakes them.
+                # Sending under the lock ensures that a final event never overtakes these events.
                 for task_run_id in due:
                     held = self._held.pop(task_run_id)
                     held.context.run(held.send)
 
 
 def hold_events_of_short_runs() -> bool:
-    """Delay events in this process from now on; return whether this is possible."""
+    """Delay events of non-final states in this process; return whether this is possible."""
     send = getattr(task_engine, _SENDER, None)
     if send is None:
         return False
@@ -114,21 +115,22 @@ def hold_events_of_short_runs() -> bool:
 
 
 class LeanDaskTaskRunner(DaskTaskRunner):
-    """Runner on Dask that sends the flow run's context once, and rebuilds it once per worker.
+    """Dask task runner that rebuilds the flow run's context only once per worker thread.
 
-    Create it inside a flow run and use it as a context manager. Arguments as for `DaskTaskRunner`.
+    Create the runner inside a flow run, and use it as a context manager. Arguments are those of
+    `DaskTaskRunner`.
     """
 
     def __enter__(self) -> Self:
         super().__enter__()
-        _ = self._context  # made now: in a task run it would have the task's parameters
+        _ = self._context  # created here: inside a task run it would have the task's parameters
         return self
 
     _own: PrefectDaskClient | None = None
 
     @property
     def client(self) -> PrefectDaskClient:
-        """Client of this runner's cluster; the stock runner prefers a client of the program."""
+        """Client of this runner's cluster; the stock runner would prefer any existing client."""
         if self._own is None:
             client = PrefectDaskClient(self._cluster or self.address, **self.client_kwargs)
             self._own = self._exit_stack.enter_context(client)
@@ -140,10 +142,10 @@ class LeanDaskTaskRunner(DaskTaskRunner):
         parameters: Mapping[str, Any],
         worker: str,
     ) -> PrefectDaskFuture[Any]:
-        """Submit one run of a task whose parameters contain no futures.
+        """Submit a run of a task whose parameters contain no futures.
 
-        `worker` is the address of the worker to use; the stock runner ignores it. The future
-        returned wraps a future that ends with the state of the task run.
+        `worker` is the address of the worker to use; the stock runner ignores it. Returns a future
+        that ends with the state of the task run.
         """
         if self._context is None:
             return cast("PrefectDaskFuture[Any]", self.submit(task, dict(parameters)))
@@ -169,10 +171,10 @@ class LeanDaskTaskRunner(DaskTaskRunner):
                 "about 0.1 s more",
             )
             return None
-        # Without an API address, Prefect has started a server for this process. Workers need its
-        # address, or each would start another server.
+        # Without an API address, Prefect has started a server for this process. Workers need the
+        # address of this server, or each worker would start another one.
         url = str(get_client(sync_client=True).api_url)
-        # A worker that starts during an API outage must not query the API's version.
+        # A worker that starts during an outage of the API must not query the API's version.
         sent = {PREFECT_API_URL: url, PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED: False}
         with temporary_settings(sent):
             return cast("bytes", cloudpickle.dumps(serialize_context()))
@@ -193,7 +195,7 @@ _FORMER_LEVELS: dict[str, list[int]] = {}
 
 @contextmanager
 def only_errors_logged(name: str) -> Iterator[None]:
-    """Log only errors of a logger during the body, in which other flows may do the same."""
+    """Log only errors of a logger during the body; concurrent flows may do the same."""
     logger = logging.getLogger(name)
     with _LEVELS_LOCK:
         _FORMER_LEVELS.setdefault(name, []).append(logger.level)
@@ -211,12 +213,12 @@ def only_errors_logged(name: str) -> Iterator[None]:
 def drain_events(timeout_seconds: float = 60.0) -> None:
     """Send all pending events of this process to the server."""
     for service in (EventsWorker, APILogWorker):
-        with only_errors_logged(service.__name__):  # it warns of each event that is pending
+        with only_errors_logged(service.__name__):  # it warns about each pending event
             service.drain_all(timeout=timeout_seconds, at_exit=False)
 
 
 async def end_sandboxes(timeout_seconds: float = 60.0) -> None:
-    """End the sandboxes of a worker once its tasks have ended, and send its pending events."""
+    """End a worker's sandboxes after its tasks have ended, and send its pending events."""
     until = monotonic() + _END_SECONDS
     while SANDBOXES.n_taken and monotonic() < until:  # noqa: ASYNC110 - threads end them
         await asyncio.sleep(_LOOK_SECONDS)
@@ -240,7 +242,7 @@ def _run_in_worker(
 
 
 class _ThreadContext(threading.local):
-    """Settings, API client and flow run of this thread, whose objects may be entered once."""
+    """Settings, API client and flow run of one thread; threads cannot share these objects."""
 
     _serialized = b""
 
@@ -283,7 +285,7 @@ _TASK_RUNS = "prefect.task_runs"
 
 
 class _Quiet(logging.Filter):
-    """Drops log records of our task runs below a level."""
+    """Filter that drops log records of prefect-tune's task runs below a level."""
 
     def __init__(self, level: int) -> None:
         super().__init__()
@@ -295,8 +297,8 @@ class _Quiet(logging.Filter):
 
 
 def _quiet_task_runs() -> None:
-    """Log only warnings of our task runs to the server, and nothing to the console."""
-    logging.getLogger(_TASK_RUNS).addFilter(_WARNINGS)  # which adds no filter twice
+    """For prefect-tune's task runs, log only warnings to the server, and nothing to the console."""
+    logging.getLogger(_TASK_RUNS).addFilter(_WARNINGS)  # a filter is not added twice
     for handler in (*logging.getLogger("prefect").handlers, *logging.getLogger().handlers):
         handler.addFilter(_NOTHING)
 
@@ -305,7 +307,7 @@ _WARNINGS, _NOTHING = _Quiet(logging.WARNING), _Quiet(logging.CRITICAL + 1)
 
 
 class DaskTask:
-    """The Dask task that this thread runs, if any."""
+    """The Dask task that this thread runs, if there is one."""
 
     def __init__(self) -> None:
         context = TaskRunContext.get()
@@ -326,21 +328,21 @@ class DaskTask:
 
     @property
     def memory_bytes(self) -> int:
-        """This task's share of its worker's memory, or of the machine's."""
+        """This task's share of the worker's memory; without a worker, of the machine's."""
         if self._worker is None:
             return share_of_memory(1)
         own = self._worker.memory_manager.memory_limit or MEMORY_LIMIT
         return share_of_memory(self._worker.state.nthreads, own)
 
     def is_unwanted(self) -> bool:
-        """Return whether the task was cancelled, or its flow is gone."""
+        """Return whether the task was cancelled or the flow is gone."""
         if self._worker is None:
             return False
         known = self._worker.state.tasks.get(self._key)
         return known is None or known.state == "cancelled"
 
     def observe(self, seen: CallProgress | Notice) -> None:
-        """Tell the flow a warning, or the step of the call if it is new."""
+        """Send a warning to the flow, or the call's step if it has changed."""
         if self._worker is None or self._task_run is None:
             return
         about = {"flow_run": str(self._task_run.flow_run_id), "task_run": str(self._task_run.id)}

@@ -1,4 +1,4 @@
-"""Output of a call, from Python, C libraries and child processes: its streams and their file."""
+"""Output of a call by Python, C libraries and child processes, collected in a file."""
 
 import ctypes
 import fcntl
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from prefect_tune.storage.masking import masked_output
 
 _MOST_BYTES = 8_000_000
-"""Size of the file at which its beginning is dropped."""
+"""Size above which the beginning of the file is dropped."""
 _KEPT_BYTES = 1_000_000
 """Bytes kept from the end of the output."""
 _LONGEST_LINE = 10_000
-"""Most bytes dropped to begin with a whole line."""
+"""Most bytes that are dropped so that the output begins with a whole line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """The end of a trial's output, not necessarily UTF-8, with passwords masked."""
+    """The end of a trial's output as bytes (any encoding), with passwords masked."""
 
     data: bytes = b""
     is_cut: bool = False
 
-    def __repr__(self) -> str:  # the data may be long
+    def __repr__(self) -> str:  # short, because the data may be long
         return f"Printed({len(self.data)} bytes)"
 
 
@@ -35,9 +35,9 @@ NOTHING = Printed()
 
 
 class Output:
-    """The file that a sandbox prints to. It has no name, and vanishes with its last user.
+    """The file that a sandbox prints to. It has no name, and vanishes once nobody has it open.
 
-    On Linux it is in memory, so that a full disk fails no call that prints.
+    On Linux, the file is in memory, so that calls can print even if the disk is full.
     """
 
     def __init__(self) -> None:
@@ -55,20 +55,20 @@ class Output:
         return self._file
 
     def clear(self) -> None:
-        """Forget what was printed so far."""
+        """Discard all output so far."""
         self._former, self._is_cut = b"", False
         with suppress(OSError):
             os.ftruncate(self._file, 0)
 
     def cut(self) -> None:
-        """Drop the beginning of a long output."""
+        """Drop the beginning of the output if it is long."""
         if self._size() > _MOST_BYTES:
             self._former, self._is_cut = self._tail(), True
             with suppress(OSError):
                 os.ftruncate(self._file, 0)
 
     def printed(self, secrets: Sequence[str]) -> Printed:
-        """Return the end of the output, from a whole line, with `secrets` masked."""
+        """Return the end of the output, from the start of a line, with `secrets` masked."""
         data = self._former + self._tail()
         is_cut = self._is_cut or self._size() > _KEPT_BYTES
         if is_cut:
@@ -89,15 +89,15 @@ _LINE_BUFFERED = 1
 
 
 def open_streams() -> None:
-    """Open file descriptors 0, 1 and 2 and Python's streams if they are closed.
+    """Open file descriptors 0, 1 and 2, and Python's streams, if they are closed.
 
-    Otherwise a file or socket opened later would take a free number, and receive prints.
+    Otherwise a file or socket opened later would get one of these numbers and receive prints.
     """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
             os.set_inheritable(number, True)
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(getattr(sys, name), "closed", True):
@@ -105,17 +105,17 @@ def open_streams() -> None:
 
 
 def buffer_lines() -> None:
-    """Flush every whole line, so that none is lost when the process is killed."""
+    """Flush after every line, so that no line is lost if the process is killed."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    with suppress(ValueError):  # another C library
+    with suppress(ValueError):  # not glibc
         stdout = ctypes.c_void_p.in_dll(_LIBRARY, "stdout")
         _LIBRARY.setvbuf(stdout, None, _LINE_BUFFERED, ctypes.c_size_t(0))
 
 
 def flush_streams() -> None:
-    """Write everything that Python and C have buffered."""
+    """Write all output that Python and C have buffered."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # closed, or replaced by other code
+        with suppress(AttributeError, OSError, ValueError):  # closed, or replaced by user code
             stream.flush()
     _LIBRARY.fflush(None)

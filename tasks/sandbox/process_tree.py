@@ -1,4 +1,4 @@
-"""A process and all its descendants, counted and ended together."""
+"""A process with all its descendants: their memory, and ending them together."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ _SHARE_SECONDS = 0.5
 
 
 class ProcessTree:
-    """A root `pid` (or NoSuchProcess), its descendants, and processes once seen among them."""
+    """A root process, its descendants, and former descendants; may raise `NoSuchProcess`."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
@@ -35,14 +35,14 @@ class ProcessTree:
         return self._root.pid
 
     def has_ended(self) -> bool:
-        """Return whether the root has ended, whatever it has left behind."""
+        """Return whether the root has ended, even if descendants are left."""
         try:
             return self._root.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Find the descendants of the root; `at_once` repeats even recent, expensive lookups."""
+        """Find the descendants of the root; `at_once` skips the pause between expensive lookups."""
         if not (_HAS_LISTS or at_once) and monotonic() - self._looked < _LOOK_SECONDS:
             return
         self._looked = monotonic()
@@ -53,10 +53,10 @@ class ProcessTree:
         self._below = {pid: p for pid, p in self._below.items() if p.is_running()}
 
     def memory_above(self, limit_bytes: int) -> int | None:
-        """Return the tree's memory if it exceeds a limit; pages shared by processes count once."""
+        """Return the tree's memory in bytes if it exceeds a limit; None if it does not."""
         sizes = [_asked(p, lambda p: p.memory_info().rss) for p in self._all()]
         resident = sum(sizes)
-        if sizes[0]:  # the root is not about to end
+        if sizes[0]:  # the root is not just ending
             self.last_bytes = resident
         if resident <= limit_bytes:
             return None
@@ -68,8 +68,8 @@ class ProcessTree:
         return self._share_bytes if self._share_bytes > limit_bytes else None
 
     def end(self) -> None:
-        """Kill all processes; if the root has ended, kill the processes it has left behind."""
-        stopped: set[int] = set()  # a stopped process starts no others
+        """Kill all processes, including those left by a root that has ended."""
+        stopped: set[int] = set()  # a stopped process cannot start others
         while True:
             self._signal_group(signal.SIGSTOP)
             self.refresh(at_once=True)
@@ -94,13 +94,13 @@ class ProcessTree:
         return int(memory.rss if process is self._root else memory.uss)
 
     def _signal_group(self, which: signal.Signals) -> None:
-        """Signal the root's process group if it leads one, even after the root has ended."""
+        """Send a signal to the process group that the root leads, even after the root has ended."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, which)
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the ids of all descendants of a process."""
+    """Return the process ids of all descendants of a process."""
     if not _HAS_LISTS:
         try:
             return [p.pid for p in psutil.Process(pid).children(recursive=True)]
@@ -115,7 +115,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def kill_below(pid: int) -> bool:
-    """Kill the descendants of a process; return whether there were any."""
+    """Kill all descendants of a process; return whether there were any."""
     below = descendants(pid)
     for each in below:
         with suppress(ProcessLookupError, PermissionError):
@@ -124,9 +124,9 @@ def kill_below(pid: int) -> bool:
 
 
 def _listed_children(pid: int) -> list[int]:
-    """Return the children that Linux lists for a process's threads."""
+    """Return the children of a process, as Linux lists them by thread."""
     children: list[int] = []
-    with suppress(OSError):  # the process has ended
+    with suppress(OSError):  # the process or thread has ended
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):
                 children += map(int, (thread / "children").read_text().split())

@@ -1,8 +1,8 @@
-"""Sandboxes: processes of a worker that run users' code, so that a limit never ends the worker.
+"""Sandboxes: processes that run users' code, so that limits never end the worker itself.
 
-A thread of the worker waits for a call in a sandbox, and ten times a second checks its time, its
-memory, and whether anybody still wants it. A sandbox whose call failed, or damaged its process, is
-replaced by a new one.
+A thread of the worker waits for a call in a sandbox. Ten times a second it checks time and memory
+of the call, and whether the result is still wanted. If a call failed or damaged its process, the
+sandbox is replaced.
 """
 
 import os
@@ -50,14 +50,14 @@ from prefect_tune.tasks.sandbox.zygote import (
 
 _LOOK_SECONDS = 0.1
 _LOAD_SECONDS = 600.0
-"""Time limit for loading data and libraries; a trial is not charged for a slow disk."""
+"""Time limit for loading data and libraries, which does not count against a trial's limit."""
 _START_SECONDS = 45.0
-"""Time for which a sandbox that cannot start is tried again."""
+"""Time during which starting a sandbox is retried."""
 _PAUSE_SECONDS = 0.5
 _NEAR = 0.8
 """Share of the memory limit above which a kill is attributed to memory."""
 _KEPT_SHARE = 0.5
-"""Share of the memory limit that an idle sandbox may hold."""
+"""Share of the memory limit that an idle sandbox may use."""
 _REMEDIES = (
     ("Cannot allocate memory", "use fewer --workers or free some memory"),
     ("Resource temporarily unavailable", "use fewer --workers or raise `ulimit -u`"),
@@ -72,7 +72,7 @@ class NoSandbox(StoreLost):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a call: seconds without loading and waiting, memory, and how to raise the first."""
+    """Limits of a call: seconds, not counting loading and waiting, and memory."""
 
     seconds: float = inf
     memory_bytes: int | None = None
@@ -81,7 +81,7 @@ class Limits:
 
 @dataclass
 class CallProgress:
-    """Where a call is, by its reports so far; times are `monotonic`."""
+    """Progress of a call according to its reports; times are readings of `monotonic`."""
 
     step: str | None = None
     fold: int | None = None
@@ -93,7 +93,7 @@ class CallProgress:
     waited_before: float = 0.0
 
     def note(self, message: Message) -> None:
-        """Take a report of the call."""
+        """Update the progress from a report."""
         if isinstance(message, FoldReached):
             self.step, self.fold, self.costs = message.step, message.fold, message.costs
         elif isinstance(message, Waited):
@@ -105,17 +105,17 @@ class CallProgress:
             self.started, self.waited_before = monotonic(), self.waits.seconds
 
     def seconds(self) -> float:
-        """Return the seconds since the clock of the call started, without waiting times."""
+        """Return the seconds since the call's time started, not counting waiting times."""
         until = monotonic() if self.waits.since is None else self.waits.since
         return until - self.started - (self.waits.seconds - self.waited_before)
 
 
 class CallEnded(RuntimeError):  # noqa: N818 - reads as an outcome
-    """A call has no result, as its sandbox has ended; `at` is where it was.
+    """A call has no result because its sandbox has ended; `at` is the progress until then.
 
     Attributes:
         kind: Kind of the failure; None if the call was cancelled.
-        may_repeat: Whether another process killed the sandbox, so that another attempt may succeed.
+        may_repeat: Whether another attempt may succeed, because another process killed the sandbox.
     """
 
     def __init__(
@@ -126,17 +126,17 @@ class CallEnded(RuntimeError):  # noqa: N818 - reads as an outcome
 
 
 class Caller(Protocol):
-    """Who waits for a call."""
+    """The party that waits for a call."""
 
     def is_unwanted(self) -> bool:
-        """Return whether nobody waits for the result any more."""
+        """Return whether the result is no longer wanted."""
 
     def observe(self, seen: CallProgress | Notice) -> None:
-        """Receive the progress about ten times a second, and each warning."""
+        """Receive the progress, about ten times a second, and every warning."""
 
 
 class Call:
-    """A call that runs in a sandbox; the thread that waits for it enforces its limits."""
+    """A call that runs in a sandbox; the waiting thread enforces the limits."""
 
     def __init__(self, sandbox: "Sandbox", limits: Limits, caller: Caller) -> None:
         self._sandbox, self._limits, self._caller = sandbox, limits, caller
@@ -146,7 +146,7 @@ class Call:
         self._ahead: list[Message] = []
 
     def next_step(self) -> StepBegun | None:
-        """Wait for the next step; None if the call has ended.
+        """Wait for the next step to begin; return None if there are no more steps.
 
         Raises `CallEnded`.
         """
@@ -159,13 +159,13 @@ class Call:
         return None
 
     def step_done(self) -> StepDone:
-        """Wait for the end of a step. Raises `CallEnded`."""
+        """Wait for the end of the current step. Raises `CallEnded`."""
         message = self._next()
-        assert isinstance(message, StepDone)  # noqa: S101 - each step is reported as done
+        assert isinstance(message, StepDone)  # noqa: S101 - each step that began also ends
         return message
 
     def value(self) -> Any:
-        """Return the result once there are no more steps, or raise the error of the call."""
+        """Return the call's result after the last step, or raise the call's error."""
         message = self._next()
         if isinstance(message, Raised):
             self._sandbox.end()
@@ -189,7 +189,7 @@ class Call:
         try:
             while not connection.poll(_LOOK_SECONDS) or self._is_late():
                 if self._sandbox.tree.has_ended() and not connection.poll(0):
-                    connection.close()  # copies of the sandbox may hold it open
+                    connection.close()  # forked copies of the sandbox may keep the connection open
                 else:
                     self._check()
             message: Message = pickle.loads(connection.recv_bytes())
@@ -199,17 +199,17 @@ class Call:
         return message
 
     def _is_late(self) -> bool:
-        """Return whether a call that reports all the time has not been checked for a while."""
+        """Return whether the last check is long ago, because of constant reports."""
         return monotonic() - self._checked > 2 * _LOOK_SECONDS
 
     def _check(self) -> None:
-        """End the sandbox if its call exceeds a limit or nobody wants the result."""
+        """End the sandbox if the call exceeds a limit, or if nobody wants the result."""
         self._checked = monotonic()
         self._sandbox.output.cut()
         tree, at, limit_bytes = self._sandbox.tree, self.progress, self._memory_limit()
         tree.refresh()
         limit_seconds = _LOAD_SECONDS if at.is_loading else self._limits.seconds
-        # Memory first: if a check comes late, memory is the better explanation.
+        # Memory first: if a check is late, memory explains the failure better than time.
         if memory_bytes := tree.memory_above(limit_bytes):
             text = (
                 f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
@@ -217,11 +217,11 @@ class Call:
             )
             raise self._ended(FailureKind.MEMORY, text)
         if at.seconds() > limit_seconds:
-            what = "to load the data and the libraries" if at.is_loading else ""
+            what = "to load data and libraries" if at.is_loading else ""
             text = what or f"({self._limits.remedy})"
             raise self._ended(FailureKind.TIMEOUT, f"took more than {limit_seconds:.4g} s {text}")
         if self._caller.is_unwanted():
-            raise self._ended(None, "ended by its flow")
+            raise self._ended(None, "cancelled by the flow")
         self._caller.observe(at)
 
     def _ended(self, kind: FailureKind | None, message: str) -> CallEnded:
@@ -230,19 +230,19 @@ class Call:
         return self.ended
 
     def _death(self) -> CallEnded:
-        """Return how the sandbox ended by itself."""
+        """Return the failure of a sandbox that ended by itself."""
         was_near = self._sandbox.tree.last_bytes > _NEAR * self._memory_limit()
         code = self._sandbox.end()
         if code in (None, -signal.SIGKILL):
             kind = FailureKind.MEMORY if was_near else FailureKind.CRASHED
-            text = "its process was killed" + (" when memory was short" if was_near else "")
+            text = "the process was killed" + (" when memory was short" if was_near else "")
             return CallEnded(kind, text, self.progress, may_repeat=True)
-        how = f"exited with code {code}, as by os._exit"
+        how = f"exited with code {code}, as if by os._exit"
         if code == LOST:
-            how = "lost the connection to its worker, as when code closes all file descriptors"
+            how = "lost the connection to its worker, as if code had closed all file descriptors"
         elif code < 0:
             how = f"was ended by signal {-code} ({_signal_name(-code)})"
-        return CallEnded(FailureKind.CRASHED, f"its process {how}", self.progress)
+        return CallEnded(FailureKind.CRASHED, f"the process {how}", self.progress)
 
     def _memory_limit(self) -> int:
         return self._limits.memory_bytes or psutil.virtual_memory().total
@@ -256,7 +256,7 @@ def _signal_name(number: int) -> str:
 
 
 class Sandbox:
-    """A process that runs one call at a time. Raises `CannotStart`."""
+    """A process that runs one call at a time. The constructor raises `CannotStart`."""
 
     def __init__(self, at_start: bytes = b"") -> None:
         try:
@@ -285,7 +285,7 @@ class Sandbox:
         limits: Limits,
         caller: Caller,
     ) -> Call:
-        """Begin a call of a module's function, which imports neither Prefect nor Dask."""
+        """Start a call of a module's function; the module must import neither Prefect nor Dask."""
         self.output.clear()
         self._send(request(function, arguments))
         call = Call(self, limits, caller)
@@ -293,21 +293,21 @@ class Sandbox:
         return call
 
     def has_ended(self) -> bool:
-        """Return whether an idle sandbox was killed."""
-        # Threads of a killed process may hold the connection open for a moment.
+        """Return whether an idle sandbox has ended, for example by a kill."""
+        # Threads of a killed process may keep the connection open for a moment.
         return not self.is_alive or self.connection.poll(0) or self.tree.has_ended()
 
     def settle(self, damage: str, limit_bytes: int) -> None:
-        """End the sandbox if a call has damaged it, or left it with much memory."""
+        """End the sandbox if a call damaged it or left much memory in use."""
         if damage or self.tree.memory_above(int(_KEPT_SHARE * limit_bytes)):
             self.end()
 
     def _send(self, message: bytes) -> None:
-        with suppress(OSError):  # it has ended, which the next call finds out
+        with suppress(OSError):  # if the sandbox has ended, the next call will notice
             self.connection.send_bytes(message)
 
     def end(self) -> int | None:
-        """Kill the process and all that it has started; return how it ended, as `Zygote.wait`."""
+        """Kill the process with all processes it started; return its end as `Zygote.wait` does."""
         if self.is_alive:
             self.is_alive = False
             self.tree.end()
@@ -317,23 +317,24 @@ class Sandbox:
 
 
 class Sandboxes:
-    """The sandboxes of this process; idle ones wait for the next call."""
+    """The sandboxes of this process, including idle sandboxes for later calls."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Have no sandbox yet, also in a copy of a process that has some."""
+        """Start without sandboxes, also in a fork of a process that has some."""
         self._lock = Lock()
         self._idle: list[Sandbox] = []
         self.n_taken = 0
 
     @contextmanager
     def taken(self, caller: Caller, at_start: bytes = b"") -> Iterator[Sandbox]:
-        """Yield a sandbox for exclusive use, an idle one or a new one.
+        """Yield a sandbox, idle or new, for exclusive use.
 
-        If it ends, another starts at once with the request `at_start`, which loads the data and
-        which nobody awaits. Raises `NoSandbox` if none could be started for a while.
+        If the sandbox ends during use, the next one is started at once with the request `at_start`,
+        which loads the data and which nobody awaits. Raises `NoSandbox` if no sandbox could be
+        started for a while.
         """
         sandbox = None
         try:
@@ -353,7 +354,7 @@ class Sandboxes:
                         self._idle.append(Sandbox(at_start))
 
     def close(self) -> None:
-        """End all idle sandboxes, and what calls have left behind if none is in use."""
+        """End all idle sandboxes and, if no sandbox is in use, processes left behind by calls."""
         with self._lock:
             while self._idle:
                 self._idle.pop().end()

@@ -1,11 +1,11 @@
-"""The zygote: a process with one thread that has imported everything once, and forks sandboxes.
+"""The zygote: a single-threaded process that has imported all modules and forks sandboxes.
 
-A worker process has one. A fork is ready within 50 ms, where a fresh interpreter takes seconds. The
-zygote reaps sandboxes, adopts what they leave behind, and ends everything when its worker ends.
-Where there is no `prctl`, each sandbox is a fresh interpreter.
+Each worker process has one zygote. A fork is ready within 50 ms, whereas a fresh interpreter takes
+seconds. The zygote reaps sandboxes, adopts processes that sandboxes leave behind, and ends all of
+them when its worker ends. On systems without `prctl`, each sandbox is a fresh interpreter.
 
 Temporary files of a worker and its sandboxes are in a private folder, which is deleted when the
-worker ends. The next process deletes the folders of killed ones.
+worker ends. If a worker was killed, the next process deletes its folder.
 """
 
 import atexit
@@ -36,17 +36,17 @@ from prefect_tune.tasks.threads import THREAD_VARIABLES
 
 IS_LINUX = sys.platform == "linux"
 _PRELOADED = ("prefect_tune.tasks.final.refit", "prefect_tune.tasks.final.promotion")
-"""Modules of all calls."""
+"""Modules that calls need."""
 _ENVIRONMENT: Mapping[str, str] = {
-    # One trial runs on each core, and its threads would compete with other trials.
+    # Each core runs one trial, so more threads of a trial would compete with other trials.
     **THREAD_VARIABLES,
-    "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait leave their core to others
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # a process with threads must not fork
+    "OMP_WAIT_POLICY": "PASSIVE",  # waiting threads free their core
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # a process with threads cannot fork safely
 }
 _START_SECONDS = 60.0
-"""Longest start of a zygote, with all imports from a slow disk."""
+"""Longest time to start a zygote, including all imports from a slow disk."""
 _ANSWER_SECONDS = 15.0
-"""Longest wait for an answer of a zygote that has started."""
+"""Longest time to wait for an answer of a running zygote."""
 _END_SECONDS = 5.0
 _MOST_BYTES = 65_536
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -56,11 +56,11 @@ _SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 
 
 class CannotStart(RuntimeError):  # noqa: N818 - reads as an outcome
-    """A process could not be started; the message has the cause."""
+    """A process could not be started; the message is the cause."""
 
 
 class Zygote:
-    """The zygote of this process, started when it is needed first and again if it was killed."""
+    """The zygote of this process: started when first needed, and again if it was killed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,8 +71,8 @@ class Zygote:
         self._fresh: dict[int, subprocess.Popen[bytes]] = {}
 
     def forget(self) -> None:
-        """Have no zygote yet, in a copy of the process that has one."""
-        self._of_parent = self._socket, self._process, self._errors  # which must not be closed
+        """Start without a zygote, in a fork of a process that has one."""
+        self._of_parent = self._socket, self._process, self._errors  # keeps these objects open
         self._lock = threading.Lock()
         self._socket = self._process = self._errors = None
 
@@ -82,7 +82,7 @@ class Zygote:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start the zygote unless it is running; it imports modules in the background.
+        """Start the zygote unless it is running; modules are imported in the background.
 
         Raises `CannotStart`.
         """
@@ -91,22 +91,22 @@ class Zygote:
                 self._start()
 
     def start_as_copy(self) -> None:
-        """Import what calls need, and start the zygote as a copy of this process.
+        """Import the modules that calls need, and fork the zygote from this process.
 
-        A process with libraries of numbers or another thread starts it as `start` does. Raises
-        `CannotStart`.
+        If this process has imported numpy or has several threads, the zygote is started as by
+        `start`. Raises `CannotStart`.
         """
         if not IS_LINUX or "numpy" in sys.modules or threading.active_count() > 1:
             self.start()
             return
-        os.environ.update(_ENVIRONMENT)  # libraries read it when they are loaded
+        os.environ.update(_ENVIRONMENT)  # libraries read the environment when they are loaded
         for module in _PRELOADED:
             import_module(module)
         with self._lock:
             self._start(_Copy)
 
     def fork(self, connection: int, output: int) -> int:
-        """Return the process id of a new sandbox with these file descriptors.
+        """Start a sandbox with these file descriptors, and return its process id.
 
         Raises `CannotStart` or `OSError`.
         """
@@ -121,9 +121,9 @@ class Zygote:
         return int(pid)
 
     def wait(self, pid: int) -> int | None:
-        """Return how a sandbox that was killed or ends now has ended: its code, or minus a signal.
+        """Wait for a sandbox to end; return its exit code, or the negative number of a signal.
 
-        None if it is unknown, because its zygote has ended as well.
+        Returns None if the end is unknown, because the zygote has ended, too.
         """
         if (process := self._fresh.pop(pid, None)) is not None:
             return process.wait()
@@ -139,7 +139,7 @@ class Zygote:
         return code if isinstance(code, int) else None
 
     def clear(self) -> None:
-        """Kill all that sandboxes have left behind; no sandbox may be in use."""
+        """Kill all processes that sandboxes left behind; no sandbox may be in use."""
         with suppress(CannotStart):
             self._ask("clear")
 
@@ -150,7 +150,7 @@ class Zygote:
             if may_start:
                 self._start()
             if self._socket is None:
-                raise CannotStart("the process that forks has ended")
+                raise CannotStart("the zygote process has ended")
             self._socket.settimeout(_ANSWER_SECONDS if self._has_answered else _START_SECONDS)
             cause = "it has ended"
             try:
@@ -159,7 +159,7 @@ class Zygote:
             except OSError as error:
                 answer, cause = b"", f"{type(error).__name__}: {error}"
             if not answer:
-                raise CannotStart(f"the process that forks does not answer: {self._end(cause)}")
+                raise CannotStart(f"the zygote process does not answer: {self._end(cause)}")
             self._has_answered = True
             return json.loads(answer)
 
@@ -178,7 +178,7 @@ class Zygote:
         self._has_answered = False
 
     def _end(self, cause: str) -> str:
-        """Kill the zygote if it runs; return the last line that it has printed, or the cause."""
+        """Kill the zygote if it runs; return the last line that it printed, or the cause."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -194,7 +194,7 @@ class Zygote:
 
 
 class _Process(Protocol):
-    """The methods of `subprocess.Popen` in use here."""
+    """The methods of `subprocess.Popen` that are used here."""
 
     pid: int
 
@@ -204,11 +204,11 @@ class _Process(Protocol):
 
 
 class _Copy:
-    """A zygote that is a copy of this process."""
+    """A zygote that was forked from this process."""
 
     def __init__(self, connection: int, errors: int) -> None:
         self._code: int | None = None
-        # The copy must not handle signals with the handlers of this process.
+        # The fork must not run this process's signal handlers.
         former = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         try:
             self.pid = os.fork()
@@ -232,7 +232,7 @@ class _Copy:
 
 
 def _become_zygote(connection: int, errors: int) -> None:
-    """Serve as the zygote in a copy of a process, without its signals, files and terminal."""
+    """Serve as the zygote in a forked process, without its signal handlers, files and terminal."""
     try:
         os.setsid()
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -242,7 +242,7 @@ def _become_zygote(connection: int, errors: int) -> None:
         os.dup2(errors, _STANDARD_ERROR)
         for descriptor in {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}:
             if descriptor not in (_STANDARD_ERROR, connection):
-                # Locks and pipes of the other process; objects may still refer to their numbers.
+                # Files and pipes of the other process; objects may still refer to their numbers.
                 with suppress(OSError):
                     os.dup2(nothing, descriptor, inheritable=descriptor < _STANDARD_ERROR)
         main(connection)
@@ -274,12 +274,12 @@ def _popen(code: str, fds: Sequence[int], errors: int) -> "subprocess.Popen[byte
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of sandboxes that are started now. Raises `OSError`."""
+    """Return the environment for new sandboxes. Raises `OSError`."""
     return {**os.environ, **_ENVIRONMENT, "TMPDIR": str(scratch_folder())}
 
 
 def current_folder() -> str:
-    """Return the current folder, or the root if it was deleted."""
+    """Return the current folder, or the root folder if the current one was deleted."""
     try:
         return os.getcwd()  # noqa: PTH109 - Path.cwd() raises as well
     except OSError:
@@ -287,16 +287,17 @@ def current_folder() -> str:
 
 
 def import_path() -> list[str]:
-    """Return the absolute folders that this process imports from."""
+    """Return the folders from which this process imports, as absolute paths."""
     return [entry or current_folder() for entry in sys.path]
 
 
 def main(connection: int) -> None:
-    """Serve the worker at the other end of a socket until it ends; the zygote's process."""
+    """Run the zygote: serve the worker at the other end of a socket until the worker ends."""
     parent = os.getppid()
 
     def check_parent(*_: object) -> None:
-        if os.getppid() != parent:  # Linux signals the end of the thread that started the process
+        # Linux sends the signal when the thread that started this process ends.
+        if os.getppid() != parent:
             _end_all()
             os._exit(0)
 
@@ -316,7 +317,7 @@ def main(connection: int) -> None:
 
 
 class _Server:
-    """The zygote's side: its sandboxes, and how those that have ended did so."""
+    """The zygote's side: running sandboxes, and exit codes of sandboxes that have ended."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -354,7 +355,8 @@ class _Server:
         try:
             self._connection.close()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            control_process(_SET_CHILD_SUBREAPER, 1)  # what a call leaves stays in its tree
+            # Processes left by a call stay in the call's tree.
+            control_process(_SET_CHILD_SUBREAPER, 1)
             control_process(_SET_DEATH_SIGNAL, signal.SIGKILL)
             if os.getppid() == zygote:
                 from prefect_tune.tasks.sandbox.child import begin  # noqa: PLC0415 - no loop
@@ -366,9 +368,9 @@ class _Server:
             os._exit(1)
 
     def _wait(self, pid: int) -> int | str | None:
-        """Return the code of a sandbox, "not yet", or None if another zygote had it."""
+        """Return a sandbox's exit code, "not yet", or None if it belonged to another zygote."""
         with suppress(ChildProcessError):
-            while (left := os.waitpid(-1, os.WNOHANG))[0]:  # also what sandboxes have left
+            while (left := os.waitpid(-1, os.WNOHANG))[0]:  # includes processes left by sandboxes
                 self._ended[left[0]] = os.waitstatus_to_exitcode(left[1])
             if pid not in self._ended:
                 os.waitpid(pid, os.WNOHANG)
@@ -377,7 +379,7 @@ class _Server:
 
 
 def _end_all() -> None:
-    """Kill all processes below this one, which adopts the children of those that end."""
+    """Kill all descendants of this process, which adopts the children of processes that end."""
     until = monotonic() + _END_SECONDS
     while kill_below(os.getpid()) and monotonic() < until:
         with suppress(ChildProcessError):
@@ -387,7 +389,7 @@ def _end_all() -> None:
 
 
 def control_process(what: int, value: int) -> None:
-    """Call prctl(2) on this process."""
+    """Call prctl(2) for this process."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(what, value, 0, 0, 0) != 0:
         error = ctypes.get_errno()
@@ -399,7 +401,7 @@ _LOCK = "lock"
 
 @cache
 def scratch_folder() -> Path:
-    """Return the folder, created on first use; `PermissionError` if its parent is not ours."""
+    """Return the private temporary folder; `PermissionError` if its parent is another user's."""
     base = Path(tempfile.gettempdir()) / f"prefect-tune-{os.getuid()}"
     make_own(base)
     with (base / _LOCK).open("wb") as common:
@@ -408,7 +410,7 @@ def scratch_folder() -> Path:
             if folder.is_dir() and _is_left(folder):
                 shutil.rmtree(folder, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(dir=base, prefix=f"{os.getpid()}-"))
-        # The system releases the lock however this process dies.
+        # The system releases the lock whenever and however this process ends.
         lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
     atexit.register(_remove, folder, os.getpid())
@@ -416,7 +418,7 @@ def scratch_folder() -> Path:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked process inherits the hook, but not the folder
+    if os.getpid() == owner:  # a forked process inherits this hook, but must not delete the folder
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,10 +1,10 @@
 """Evaluation of a query: each step in all folds, then the loss on the held-out rows.
 
-Beside the loss, quantities that constraints bound are measured once per model and fold, and risks
-in bootstraps of the held-out rows.
+In addition to the loss, quantities that constraints bound are measured once per model and fold, and
+risks in bootstraps of the held-out rows.
 
-A pilot fits the pipeline on about a thousand rows first, to predict the duration of the trial. It
-takes a fraction of a second; its results are not cached, recorded or judged.
+First, a pilot fits the pipeline on about a thousand rows to predict the duration of the trial. A
+pilot takes a fraction of a second; its results are neither stored nor scored.
 """
 
 import traceback
@@ -67,8 +67,9 @@ _BOOTSTRAPS = 0x626F6F74
 """Key of the bootstraps' random stream, separate from all other draws of the study's seed."""
 
 _WARM_ROWS, _ROWS, _HELD_OUT_ROWS = 100, 1_000, 4_000
-"""Training rows to warm up libraries, training rows of the pilot, and held-out rows. The latter are
-enough for the overhead of calls not to matter."""
+"""Numbers of training rows for warming up libraries and for the pilot, and of held-out rows, which
+are enough to make the overhead of calls negligible.
+"""
 Result = TypeVar("Result")
 
 Report = Literal["steps", "misses", "trial"]
@@ -77,13 +78,13 @@ Report = Literal["steps", "misses", "trial"]
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """A worker's answer: an evaluation, a failure, or the reason the study cannot continue.
+    """A worker's answer: an evaluation, a failure, or the reason why the study cannot continue.
 
     Attributes:
-        n_task_runs: Task runs reported, the trial's own included.
-        lost: Reason the study cannot continue, independent of the trial; empty otherwise.
+        n_task_runs: Number of task runs reported, including the trial's own.
+        lost: Reason why the study cannot continue, independent of the trial; empty otherwise.
         worker: Address of the Dask worker; empty without one.
-        is_lost_to_all: Whether `lost` holds on every worker, as when the store is full.
+        is_lost_to_all: Whether `lost` holds for all workers, for example if the store is full.
         printed: Output of the trial from Python, C libraries and child processes.
     """
 
@@ -99,7 +100,7 @@ class TrialOutcome:
 def run_trial(
     context: StudyContext, query: Mapping[str, Any], pilot_seconds: float | None = None
 ) -> TrialOutcome:
-    """Evaluate a query, given as JSON values; arguments as in `evaluate_query`."""
+    """Evaluate a query given as JSON values; see `evaluate_query`."""
     space = context.problem.find_space()
     try:
         came = evaluate_query(context, Query.from_json(query, space), space, pilot_seconds)
@@ -118,18 +119,17 @@ def evaluate_query(
 ) -> Evaluation | Failure:
     """Evaluate a query on its folds; a failure of the trial is a result, not an exception.
 
-    `pilot_seconds` is the longest duration a pilot may predict for the trial to start; None skips
-    the pilot.
+    The trial starts only if the pilot predicts at most `pilot_seconds`; None skips the pilot.
 
     Raises:
-        StoreLost: If the store stays unreachable beyond the time of an outage, or the study's
-            records are gone or cannot be written.
+        StoreLost: If the store stays unreachable for longer than outages may last, or if the
+            study's records are missing or cannot be written.
     """
     return retry_through_outages(lambda: _evaluated(context, query, space, pilot_seconds))
 
 
 def retry_through_outages(work: Callable[[], Result]) -> Result:
-    """Repeat work that a store outage interrupted; raises StoreLost after a long outage."""
+    """Repeat work that a store outage interrupted; raise `StoreLost` after a long outage."""
     try:
         with waits_counted(report_waits):
             return retry_while_unreachable(
@@ -138,7 +138,7 @@ def retry_through_outages(work: Callable[[], Result]) -> Result:
                     isinstance(e, StoreAway) or (isinstance(e, DatabaseLost) and is_outage(e))
                 ),
             )
-    except StoreRefused as error:  # the flow was able to open it
+    except StoreRefused as error:  # the flow was able to open this store
         raise StoreLost(str(error)) from error
 
 
@@ -233,16 +233,17 @@ def _evaluation(path_run: PathRun, stopwatch: Stopwatch) -> Evaluation:
 
 
 class QuantityFailed(Exception):  # noqa: N818 - reads as an outcome
-    """A quantity could not be measured; the reason is chained as its cause."""
+    """A quantity could not be measured; the cause of this exception is the reason."""
 
 
 def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, float]:
-    """Return each quantity's mean over the folds of a finished query, by its text (equation A44).
+    """Return the mean of each quantity over the folds of a finished query (equation A44), by text.
 
-    Folds in which a quantity is undefined are skipped, and so is a quantity undefined in all folds.
-    Values measured on the pipeline are stored with the predictions and hold for all trials with the
-    model, because latencies vary. For a model in epochs, they come from the last epoch, which is in
-    memory, and values measured on predictions come from the best epoch.
+    Folds in which a quantity is undefined are skipped, and so are quantities undefined in all
+    folds. A value measured on the pipeline, such as a latency, varies between measurements; it is
+    stored with the predictions and reused for all trials with the same model. If a model trains in
+    epochs, such values come from the last epoch, which is in memory, but values measured on
+    predictions from the best epoch.
     """
     values: dict[str, list[float]] = {quantity.text: [] for quantity in quantities}
     for fold in path_run.folds if quantities else ():
@@ -271,7 +272,7 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
     if is_recorded:
         try:
             known: float = records.get(record)["measured"]["value"]
-        except RecordDamaged:  # or it was never measured
+        except RecordDamaged:  # damaged, or never measured
             pass
         else:
             records.link([record], study)
@@ -280,7 +281,7 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
         with exits_as_errors():
             value = measure_quantity(quantity, held_out)
     except (StoreLost, MemoryError):
-        raise  # about the study or the trial's limits, not about the quantity
+        raise  # not the quantity's fault
     except Exception as error:
         what = f"--constraint {quantity.text}: {type(error).__name__}: {error}"
         raise QuantityFailed(what) from error
@@ -293,7 +294,7 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
 def study_resampling(
     problem: Problem, metric: Metric, store: ArtifactStore, bootstraps: Bootstraps
 ) -> Resampling:
-    """Return the bootstraps of a study, drawn once per process and equal in all processes."""
+    """Return the bootstraps of a study: drawn once per process, but equal in all processes."""
     sequence = np.random.SeedSequence(problem.seed, spawn_key=(_BOOTSTRAPS,))
     return Resampling.of(
         load_dataset(store, problem.dataset),
@@ -305,21 +306,21 @@ def study_resampling(
 
 
 class WillNotEnd(Exception):  # noqa: N818 - reads as an outcome
-    """A trial was not started because its `pilot` predicts too long a duration."""
+    """A trial was not started, because its `pilot` predicts that the trial would take too long."""
 
     def __init__(self, pilot: Pilot) -> None:
         super().__init__(
-            f"the trial was not started: a fit on {pilot.rows:,} rows predicts "
-            f"{pilot.seconds:.3g} s, and the limit is {pilot.limit_seconds:.3g} s"
+            f"the trial was not started: after a fit on {pilot.rows:,} rows, it is predicted to "
+            f"take {pilot.seconds:.3g} s, but the limit is {pilot.limit_seconds:.3g} s"
         )
         self.pilot = pilot
 
 
 def pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot | None:
-    """Fit a trial's pipeline on few rows of its first fold, and predict the trial's duration.
+    """Fit a trial's pipeline on few rows of the first fold, and predict the trial's duration.
 
-    None if the fit fails, for instance for lack of rows. Raises WillNotEnd if the prediction is
-    over the limit.
+    Returns None if the fit fails, for example because rows are too few. Raises `WillNotEnd` if the
+    prediction exceeds the limit.
     """
     try:
         piloted = _predicted(path_run, space, limit_seconds)
@@ -343,7 +344,7 @@ def _predicted(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot:
         share = min(most_rows / n_rows, 1.0)
         few = split.training(fold.number, dataset.strata, share, query.subset_draw, dataset.groups)
         steps = _fitted(replace(fold, training=few, held_out=few_held_out), path)
-    if split.trains is not None:  # folds that look forward train on different numbers of rows
+    if split.trains is not None:  # folds that look forward differ in their numbers of training rows
         n_rows = round(fmean(map(split.n_training, path_run.folds)))
     objective = Objective(n_rows=n_rows, n_held_out=len(held_out), n_folds=split.n_folds)
     costs = Costs(space, objective)
@@ -362,8 +363,8 @@ def _fitted(fold: Fold, path: Sequence[PathStep]) -> tuple[StepCost, ...]:
             continue
         how = recipe_at(path, position, summary, dataset)
         seed = step_seed(fold.context.problem.seed, step.name, fold.number)
-        # So few rows use one thread. If the trial has several, the prediction is too high until
-        # measured trials correct it, also after a change of the workers.
+        # Few rows are fitted on one thread. If the trial has several, predictions are too high
+        # until measured trials correct them, and again after the workers change.
         data = replace(fold.data(train, held_out), most_threads=1)
         if position == len(path) - 1:
             made, _ = fit_model(how, seed, data)
@@ -380,13 +381,14 @@ _LIBRARIES = "the libraries of the space's algorithms:"
 """Optional libraries that algorithms of the space need, with their versions."""
 
 INDEX_MACHINE = "machine of the index"
-"""Machine on which processes that share the index must run; None for any."""
+"""Name of a property of workers: the machine on which all users of the index must run (None: any).
+"""
 
 
 def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
-    """Load a study's data and libraries before a trial's clock starts; return the seconds taken.
+    """Load a study's data and libraries before a trial's time is measured; return the seconds.
 
-    A library that cannot be imported later fails the step that needs it.
+    If a library cannot be imported, only the steps that need the library will fail.
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If the store or the data cannot be read.
@@ -405,16 +407,16 @@ def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
 
 
 def worker_environment(context: StudyContext) -> dict[str, Any]:
-    """Return facts that must be equal in the flow and on each worker.
+    """Return properties that must be equal in the flow and on each worker.
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
-        BadInput: If a plugin of the study differs here, or a library that the space needs cannot be
-            used; the message has the remedy.
+        BadInput: If a plugin of the study is missing or different here, or a library that the space
+            needs cannot be used; the message has a remedy.
     """
     check_plugins(context.problem.running_plugins)
     store = open_store(context.store)
-    with one_thread():  # otherwise libraries loaded here would keep all their threads
+    with one_thread():  # libraries loaded here would otherwise keep all threads
         load_dataset(store, context.problem.dataset)
         space = context.problem.find_space()
     algorithms = algorithms_of(space)

@@ -1,12 +1,12 @@
-"""A fold's rows, and one step of a fold: its key, and how its parts are made, stored and served.
+"""Nodes: the rows of a fold, and each step of a fold, with its key and its cached result.
 
-Matrices are read or made only when a later node needs them. Only the last of a chain of cached
-nodes is read, and an evicted node is not recomputed if a later one is cached.
+Matrices are read or computed only when a later node needs them. In a chain of cached nodes, only
+the last node is read, so earlier nodes may have been evicted.
 
-A model in epochs trains in all folds of a query side by side, because the best epoch minimises
-their mean loss. A checkpoint is an ordinary artifact: the model and its curve. Its key has no
-target epoch, trial or study, so any later request for more epochs finds it. Superseded checkpoints
-are evicted first.
+A model with epochs is trained in all folds of a query side by side, because the best epoch
+minimizes the mean loss of the folds. A checkpoint is an ordinary cached step result: the model and
+its learning curve. The key of a checkpoint contains no target epoch, trial or study, so any later
+request for more epochs finds the checkpoint. Superseded checkpoints are evicted first.
 """
 
 import warnings
@@ -51,7 +51,7 @@ class Fold:
     n_rows_in_all: int | None = None
 
     def data(self, train: Any, held_out: Any) -> FoldData:
-        """Return the data an algorithm learns from and is judged on."""
+        """Return the training and held-out data of an algorithm in this fold."""
         dataset = self.dataset
         return FoldData(
             train,
@@ -65,7 +65,7 @@ class Fold:
 
 
 def summary_of_rows(dataset: Dataset, n_rows: int) -> MatrixSummary:
-    """Summarise some rows of a data set before any step."""
+    """Summarize rows of a data set as they are before the first step."""
     X = dataset.X
     if not isinstance(X, EventRows):
         return MatrixSummary(n_rows, dataset.n_features, "frame")
@@ -75,7 +75,7 @@ def summary_of_rows(dataset: Dataset, n_rows: int) -> MatrixSummary:
 
 
 class FoldRows:
-    """The rows of a fold before any step, at the start of its chain."""
+    """The rows of a fold before the first step: the start of the chain of nodes."""
 
     key = ""
     hit = False
@@ -87,7 +87,7 @@ class FoldRows:
         self._blocks: SharedBlocks | None = None
 
     def part(self, name: str) -> Any:
-        """Return the training or held-out rows; events come with the blocks that trials share."""
+        """Return the training or held-out rows; events include the blocks that trials share."""
         fold = self.fold
         positions = fold.training if name == "train" else fold.held_out
         rows = fold.dataset.rows(positions)
@@ -100,22 +100,22 @@ class FoldRows:
         return replace(rows, positions=positions, shared=self._blocks)
 
     def release(self) -> None:
-        """Drop blocks of events; the rows belong to the data set."""
+        """Release blocks of events; rows need no release, because they belong to the data set."""
         if self._blocks is not None:
             self._blocks.release()
             self._blocks = None
 
 
 class Node:
-    """One step of one fold; `schedule` has all else that determines the result.
+    """One step of one fold; `schedule` has further properties that determine the result.
 
     Attributes:
-        key: Prefix key.
+        key: Cache key of the step result.
         hit: Whether the cache served the node; None before the lookup.
-        seconds: Time to make the node once.
+        seconds: Time that computing the node takes or took.
         held_out_seconds: Part of `seconds` spent on the held-out rows; 0 if served.
-        load_seconds: Time spent reading it.
-        earlier_seconds: Time earlier trials spent on its input other than the parent.
+        load_seconds: Time spent on reading the node.
+        earlier_seconds: Time that earlier trials spent on input other than the parent: checkpoints.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Node:
 
     @property
     def summary(self) -> MatrixSummary | None:
-        """Summary of the output matrix; None until the node has been made once."""
+        """Summary of the output matrix; None until the node has been computed once."""
         if self._made is not None:
             return MatrixSummary(**self._made.summary)
         return MatrixSummary(**self._entry.summary) if self._entry else None
@@ -167,17 +167,17 @@ class Node:
 
     @property
     def record(self) -> str:
-        """Record id of the held-out predictions."""
+        """Record of the held-out predictions."""
         return predictions_record(self.predictions_key)
 
     @property
     def is_linked(self) -> bool:
-        """Whether this trial wrote the record of its predictions, which linked it to the study."""
+        """Whether this trial wrote the record of predictions, which also linked it to the study."""
         return self._linked == self.record
 
     @property
     def cached_keys(self) -> list[str]:
-        """Keys of the node's cached artifacts."""
+        """Keys of the node's cached results."""
         return [self.key] if self.is_cached else []
 
     def look_up(self) -> None:
@@ -186,14 +186,14 @@ class Node:
             self._entry = self.fold.store.index.entries([self.key]).get(self.key)
 
     def serve(self) -> None:
-        """Mark the node as served, without reading it."""
+        """Mark the node as served by the cache, without reading the node."""
         assert self._entry is not None  # noqa: S101 - ensured by the caller
         self.hit, self.seconds = True, self._entry.cost_seconds
         if self._entry.is_present:
             self.fold.store.index.count_hit(self._entry)
 
     def obtain(self) -> None:
-        """Read the node from the cache or make it; the first worker to need it makes it."""
+        """Read the node from the cache, or compute it if no other worker is doing so."""
         if self.fold.context.use_cache:
             if self._has_entry and not self._has_record() and self._predict_as_kept():
                 self.serve()
@@ -208,12 +208,12 @@ class Node:
         self.hit = self._made is None
 
     def part(self, name: str) -> Any:
-        """Return one part, read from the cache or recomputed."""
+        """Return one part of the node, from the cache or recomputed."""
         if self._made is None or name not in self._made.parts:
             read = self._read(name)
             if read is None:
                 self._made = self._make()
-                if self.hit:  # expected to be served, so it is a miss and stored again
+                if self.hit:  # the cache lost the node: count a miss, and store it again
                     self.hit, self.seconds = False, self._made.seconds
                     self.fold.store.index.usage.count_miss(self.step)
                     self._entry = self.fold.store.write(self._new_entry(), self._made, self.lineage)
@@ -223,7 +223,7 @@ class Node:
         return self._made.parts[name]
 
     def predictions(self) -> Predictions:
-        """Return a model's predictions of the held-out rows, read at most once per trial."""
+        """Return a model's held-out predictions, read at most once per trial."""
         if self._predictions is None or self._predictions[0] != self.record:
             try:
                 self._read_predictions()
@@ -233,14 +233,14 @@ class Node:
         return self._predictions[1]
 
     def release(self) -> None:
-        """Release the matrices; the estimator stays."""
+        """Release the matrices, but not the estimator."""
         if self._made is not None and "estimator" in self._made.parts:
             self._made = replace(self._made, parts={"estimator": self._made.parts["estimator"]})
         elif self._entry is not None:
             self._made = None
 
     def cost(self) -> StepCost:
-        """Return the cost of the step."""
+        """Return the cost of this step in this fold."""
         return StepCost(
             self.step,
             self.fold.number,
@@ -288,13 +288,13 @@ class Node:
             self._made = self._make()
 
     def _predict_as_kept(self) -> bool:
-        """Predict with the cached model; return whether the cache has it."""
+        """Predict with the cached model; return whether the model is cached."""
         read = self._read("estimator")
         if read is None:
             return False
         classes, name = self.fold.dataset.learned_classes, self.recipe.algorithm
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # as in the fit
+            warnings.simplefilter("ignore")  # warnings are off, as while fitting
             held_out = self.parent.part("held_out")
             self._record(predictions_of(read["estimator"], held_out, classes, name=name))
         self.parent.release()
@@ -305,8 +305,8 @@ class Node:
         self._predictions = self.record, Predictions(parts["label"], parts.get("score"))
 
     def _record(self, predictions: Predictions) -> None:
-        """Store predictions of the held-out rows, and keep them as a reader would get them."""
-        parts = {"label": canonical(predictions.label.copy())}  # a model may reuse its array
+        """Store held-out predictions, and keep them exactly as they would be read."""
+        parts = {"label": canonical(predictions.label.copy())}  # a model may reuse the array
         if predictions.score is not None:
             parts["score"] = canonical(predictions.score.copy())
         self.fold.store.records.put(self.record, parts, self.fold.context.study)
@@ -315,16 +315,17 @@ class Node:
 
 
 class IterativeNode(Node):
-    """A model of one fold that trains in epochs up to `target`, driven by `train_folds`.
+    """A model of one fold that is trained in epochs up to `target`, see `train_folds`.
 
     Attributes:
-        seconds: Training time of this evaluation; of all epochs if the cache served the model.
-        curve: Loss on the held-out rows after each epoch. Empty for a refit, whose held-out rows
-            are the test rows: no choice may depend on them.
-        trouble: Reason training cannot continue; None if it can.
-        resumed_from: Epochs of the checkpoint that training resumed from.
-        best_epoch: Epoch whose predictions count.
-        trains_at_once: Whether one fit adds the trees or rounds of all epochs.
+        seconds: Training time in this evaluation; if the cache served the model, time of all
+            epochs.
+        curve: Loss on the held-out rows after each epoch. Empty for a refit: its held-out rows are
+            the test rows, on which no choice may depend.
+        trouble: Reason why training cannot continue; None if it can.
+        resumed_from: Number of epochs of the checkpoint from which training resumed.
+        best_epoch: Epoch whose predictions are used.
+        trains_at_once: Whether a single fit adds the trees or rounds of all epochs.
         metric: Metric of the curve; set before training.
     """
 
@@ -337,7 +338,7 @@ class IterativeNode(Node):
         self.has_curve, self.trains_at_once = parent.fold.number != REFIT, bool(iterative.rounds)
         self.of_epochs = context.epochs or target
         schedule: dict[str, Any] = {"iterative": iterative.rounds or "passes"}
-        if iterative.rounds:  # an epoch is a share of the rounds, or else a pass over the rows
+        if iterative.rounds:  # an epoch is a share of the rounds, not a pass over the rows
             schedule["of_epochs"] = self.of_epochs
         if self.has_curve:
             schedule["curve"] = [context.problem.metric, context.problem.positive]
@@ -357,12 +358,12 @@ class IterativeNode(Node):
 
     @property
     def is_cached(self) -> bool:
-        """Whether the cache has the checkpoint at the target."""
+        """Whether the checkpoint of the target epoch is cached."""
         return self.target in self._checkpoints
 
     @property
     def cached_keys(self) -> list[str]:
-        """Key of the checkpoint to resume from; empty if there is none."""
+        """Key of the latest cached checkpoint; empty if there is none."""
         return [self._key_after(max(self._checkpoints))] if self._checkpoints else []
 
     @property
@@ -371,14 +372,14 @@ class IterativeNode(Node):
         return self._key_after(self.best_epoch)
 
     def look_up(self) -> None:
-        """Look up the checkpoints of up to `target` epochs in one query."""
+        """Look up all checkpoints of up to `target` epochs in one query."""
         if self.fold.context.use_cache:
             keys = {self._key_after(epochs): epochs for epochs in range(1, self.target + 1)}
             entries = self.fold.store.index.entries(list(keys))
             self._checkpoints = {keys[k]: e for k, e in entries.items() if e.is_present}
 
     def serve(self) -> None:
-        """Do nothing; `train_folds` trains the model, because the best epoch needs all folds."""
+        """Do nothing: `train_folds` does the work, because the best epoch depends on all folds."""
 
     obtain = serve
 
@@ -390,7 +391,7 @@ class IterativeNode(Node):
             self.fold.store.index.count_hit(self._checkpoints[start.epochs])
 
     def advance(self, to: int) -> None:
-        """Train up to an epoch, or to the last epoch before numbers are no longer finite."""
+        """Train up to an epoch, or to the last epoch with finite numbers."""
         if self._training is None:
             self._training = self._trained(to)
             self.earlier_seconds = self._training.earlier_seconds
@@ -400,20 +401,20 @@ class IterativeNode(Node):
         self.curve = tuple(self._training.curve)
 
     def keep_predictions(self, best: int) -> None:
-        """Keep the predictions of the last pass if it is the best."""
+        """Keep the predictions of the last pass if this pass is the best so far."""
         if self._training is None or self.trains_at_once or not self.has_curve:
             return
         if best == self.epochs and (found := self._training.predictions(best)) is not None:
             self._best_pass = best, found
 
     def rewind(self) -> None:
-        """Return to the last epoch before the trouble."""
+        """Return to the last good epoch if there was trouble."""
         if self.trouble is not None:
             self._training = self._trained(self.epochs)
 
     def save(self, best: int, *, is_done: bool) -> None:
-        """Store the predictions of the best epoch, and a checkpoint to recover from a crash."""
-        if self.has_curve or is_done:  # a refit's earlier predictions are never read
+        """Store the predictions of the best epoch, and a checkpoint of the current epoch."""
+        if self.has_curve or is_done:  # of a refit, only the final predictions are read
             self.best_epoch = best
             if not self.is_linked and not (best <= self.resumed_from and self._has_record()):
                 self._record(self._predicted(best))
@@ -446,13 +447,13 @@ class IterativeNode(Node):
         return prefix_key({"training": self.training_key, "epochs": epochs})
 
     def _identify(self, epochs: int) -> None:
-        """Take the key and lineage of the checkpoint after some epochs."""
+        """Set the key and lineage to those of the checkpoint after `epochs` epochs."""
         self.key = self._key_after(epochs)
         more = {"training": self.training_key, "epochs": epochs}
         self.lineage = {**self._training_lineage, **more}
 
     def _latest(self, most: int, *names: str) -> Checkpoint | None:
-        """Return the latest readable checkpoint of up to `most` epochs, with the named parts."""
+        """Return the latest readable checkpoint with at most `most` epochs, and the named parts."""
         for epochs in sorted((n for n in self._checkpoints if n <= most), reverse=True):
             entry, started = self._checkpoints[epochs], perf_counter()
             read = self.fold.store.read(entry, names)
@@ -469,7 +470,7 @@ class IterativeNode(Node):
         self.seconds += training.seconds - before
 
     def _trained(self, epochs: int) -> EpochTraining:
-        """Return a training at an epoch, resumed from the latest checkpoint before it."""
+        """Return the training after `epochs` epochs, resumed from the latest earlier checkpoint."""
         fold, start = self.fold, self._latest(epochs, "curve", "estimator")
         y, n_classes = fold.dataset.y[fold.held_out], len(fold.dataset.classes)
         training = EpochTraining(
@@ -494,13 +495,13 @@ class IterativeNode(Node):
         return Made(parts, self.parent.summary.to_json(), checkpoint.seconds, ("estimator",))
 
     def _make(self) -> Made:
-        """Train again, because the checkpoint was evicted since it was looked up."""
+        """Train again, because the checkpoint was evicted after the lookup."""
         training, self.earlier_seconds = self._trained(self.epochs), 0.0
         self.parent.release()
         return self._made_by(training)
 
     def _predicted(self, epoch: int) -> Predictions:
-        """Return the predictions of an epoch, retraining up to it if necessary."""
+        """Return the predictions of an epoch; train up to this epoch again if necessary."""
         found = None
         if self._best_pass is not None and self._best_pass[0] == epoch:
             found = self._best_pass[1]
@@ -513,7 +514,7 @@ class IterativeNode(Node):
         return found
 
     def _has_record(self) -> bool:
-        """Return whether the predictions can be read; no earlier decision has needed them."""
+        """Return whether the predictions can be read, which was not checked before."""
         try:
             self._read_predictions()
         except RecordDamaged:
@@ -525,43 +526,43 @@ class IterativeNode(Node):
 
 
 CHECKPOINT_SECONDS = 30.0
-"""Interval between checkpoints of passes: the most that a crash can cost."""
+"""Interval between checkpoints, and thus the longest training that a crash can destroy."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearningCurves:
-    """Held-out loss after each epoch, by fold, all of one length; empty for a refit."""
+    """Held-out loss after each epoch, by fold; all folds have equal lengths, 0 for a refit."""
 
     folds: tuple[tuple[float, ...], ...]
 
     @classmethod
     def of(cls, nodes: Sequence[IterativeNode]) -> "LearningCurves":
-        """Return the curves of all folds, as far as all are trained."""
+        """Return the curves of all folds, up to the last epoch that all folds have reached."""
         common = min(len(node.curve) for node in nodes)
         return cls(tuple(node.curve[:common] for node in nodes))
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """Mean loss of the folds after each epoch."""
+        """Loss after each epoch, averaged over the folds."""
         return tuple(sum(losses) / len(losses) for losses in zip(*self.folds, strict=True))
 
     @property
     def best_epoch(self) -> int:
-        """Epoch with the least mean loss, counted from 1; the first wins a tie."""
+        """Epoch with the least mean loss, counted from 1; ties go to the first."""
         return int(np.argmin(self.mean)) + 1
 
 
 def train_folds(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> LearningCurves:
-    """Train models of one recipe to their target, resuming from their checkpoints.
+    """Train the models of all folds to the target epoch, resuming from checkpoints.
 
-    If numbers are no longer finite in one fold, all folds end at the epoch before; divergence in
-    the first epoch is an error, like any error of the estimator or metric. `begin` is called with
-    the number of each fold before work on it starts.
+    If numbers become infinite in one fold, all folds end at the epoch before. If this happens in
+    the first epoch, an error is raised, like any error of the estimator or metric. `begin` is
+    called with the number of each fold before work on the fold starts.
     """
     fold, name = nodes[0].fold, f"training {nodes[0].training_key}"
     if not fold.context.use_cache or all(node.is_cached for node in nodes):
         return _trained(nodes, begin)
-    # Other trials that need the same model, at any epoch, wait and then find the checkpoints.
+    # Other trials that need the same model wait, and then find the checkpoints.
     with fold.store.leases.turn(name, lambda _: None):
         for node in nodes:
             node.look_up()

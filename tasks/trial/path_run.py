@@ -1,6 +1,6 @@
-"""A query on its way through the steps of its path, in all folds side by side (FLASH, §5.1).
+"""The run of a query through the steps of its path, in all folds side by side (FLASH, §5.1).
 
-Each fold has a chain of nodes, served up to the deepest cached node.
+Each fold has a chain of nodes; the cache serves all nodes up to the last cached node.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,11 +35,11 @@ from prefect_tune.tasks.trial.node import (
 from prefect_tune.tasks.user_code import exits_as_errors
 
 _LONGEST_PIN_SECONDS = 3600.0
-"""Pins of a trial expire after this time if its worker died."""
+"""If the worker of a trial dies, the trial's pins expire after this time."""
 
 
 class StepFailed(Exception):  # noqa: N818 - reads as an outcome
-    """A step failed; the reason is chained as its cause."""
+    """A step failed; the cause of this exception is the reason."""
 
     def __init__(self, step: str, fold: int) -> None:
         super().__init__(f"step {step!r} failed in fold {fold}")
@@ -47,7 +47,7 @@ class StepFailed(Exception):  # noqa: N818 - reads as an outcome
 
 
 def error_line(error: BaseException) -> str:
-    """Return kind and first line of an error, with passwords masked."""
+    """Return the type and first line of an error, with passwords masked."""
     return masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])
 
 
@@ -58,7 +58,7 @@ PathStep = tuple[Step, Algorithm, Choice]
 def recipe_at(
     steps: Sequence[PathStep], position: int, summary: MatrixSummary, dataset: Dataset
 ) -> Recipe:
-    """Return the recipe of the step at a position for an input with a summary."""
+    """Return the recipe of the step at a position, given the summary of its input."""
     _, algorithm, choice = steps[position]
     is_balanced = any(before.class_weights for _, before, _ in steps[: position + 1])
     summary = replace(summary, n_classes=len(dataset.classes))
@@ -66,14 +66,14 @@ def recipe_at(
 
 
 class PathRun:
-    """A query under way through the steps of its path, in all folds side by side.
+    """The run of a query through the steps of its path, in all folds side by side.
 
-    `folds` of None stands for the query's cross-validation folds. With `holds_out`, held-out rows
-    are transformed and predicted.
+    If `folds` is None, these are the cross-validation folds of the query. If `holds_out` is true,
+    held-out rows are transformed and predicted, too.
 
     Attributes:
         steps: Declaration, algorithm and values of each step that runs, in order.
-        learning: Learning curves of the model, once it has run; None if it was fitted at once.
+        learning: Learning curves of the model after its step has run; None without epochs.
     """
 
     def __init__(
@@ -100,16 +100,16 @@ class PathRun:
 
     @cached_property
     def metric(self) -> Metric:
-        """The problem's metric."""
+        """Metric of the problem."""
         return self.context.problem.find_metric()
 
     def run_all(self) -> None:
-        """Run all steps in every fold, and report each; raises StepFailed."""
+        """Run and report all steps in all folds; may raise `StepFailed`."""
         for position in range(len(self.steps)):
             self.run(position)
 
     def run(self, position: int) -> None:
-        """Run one step in every fold, after the steps before it, and report it; or StepFailed."""
+        """Run and report one step in all folds, after all earlier steps; may raise `StepFailed`."""
         step, algorithm, _ = self.steps[position]
         number = self.folds[0]
 
@@ -141,7 +141,7 @@ class PathRun:
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
-        """Pin the cached artifacts of this query during the body."""
+        """Pin the cached step results of this query during the body."""
         keys, owner = self._cached_keys(), f"trial {uuid4().hex}"
         if keys:
             self.store.index.pins.set(keys, owner, _LONGEST_PIN_SECONDS)
@@ -152,7 +152,7 @@ class PathRun:
                 self.store.index.pins.release(owner)
 
     def pin(self, owner: str, seconds: float) -> None:
-        """Pin artifacts that this query uses or has made, instead of the owner's previous pins."""
+        """Pin all step results that this query uses or made; replace the owner's previous pins."""
         made = [node.key for chain in self._chains.values() for node in chain.nodes]
         self.store.index.pins.set([*self._cached_keys(), *made], owner, seconds)
 
@@ -161,28 +161,28 @@ class PathRun:
         return [key for node in known for key in node.cached_keys]
 
     def is_served(self, position: int) -> bool:
-        """Return whether the cache serves every fold, as far as is known before the step runs."""
+        """Return whether the cache will serve a step in all folds, as known before a run."""
         is_passed = self.steps[position][1].is_passthrough
         return is_passed or all(position <= c.last_cached for c in self._chains.values())
 
     def nodes(self, fold: int) -> tuple[Node, ...]:
-        """Return the nodes of a fold that were made or served so far, in order."""
+        """Return the nodes of a fold that have run so far, in order."""
         return tuple(self._chains[fold].nodes)
 
     def node_at(self, fold: int, position: int) -> Node | None:
-        """Return the node of a step, run or not.
+        """Return the node of the step at a position, whether it has run or not.
 
-        None if the step passes its input through, or if the node's key is not known yet.
+        Returns None if the step does nothing, or if the key of the node is not known yet.
         """
         return self._chains[fold].node_at(position)
 
     def costs(self) -> tuple[StepCost, ...]:
-        """Return the costs of finished steps and folds, step by step."""
+        """Return the costs of the steps and folds that have run, step by step."""
         by_step = zip_longest(*(chain.nodes for chain in self._chains.values()))
         return tuple(n.cost() for nodes in by_step for n in nodes if n and n.hit is not None)
 
     def fold(self, number: int) -> Fold:
-        """Return the rows of a fold that the query trains on and is judged on."""
+        """Return a fold with the training and held-out rows of this query."""
         return self._chains[number].rows.fold
 
     def _fold(self, number: int) -> Fold:
@@ -214,7 +214,7 @@ class PathRun:
 
 
 class _Chain:
-    """The nodes of one fold: `nodes` that have run, in order, and by position all `known` ones.
+    """The nodes of one fold: `nodes` have run, in order; `known` has all nodes, by position.
 
     The cache serves all positions up to `last_cached`.
     """
@@ -229,7 +229,7 @@ class _Chain:
 
     def run(self, position: int) -> None:
         node = self.node_at(position)
-        if node is None:  # the step passes its input through
+        if node is None:  # the step does nothing
             return
         if position <= self.last_cached:
             node.serve()

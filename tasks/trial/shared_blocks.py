@@ -1,4 +1,4 @@
-"""Blocks of patient events that all folds and configurations of a data set share as artifacts."""
+"""Cached blocks of patient events, shared by all folds and configurations on a data set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -26,19 +26,19 @@ from prefect_tune.tasks.user_code import library_of
 
 _MAKER = f"{make_blocks.__module__}.{make_blocks.__qualname__}"
 STEP = "event blocks"
-"""Step under which the cache lists blocks."""
+"""Name of the step under which blocks are listed in the cache."""
 _PIN_SECONDS = 3600.0
-"""Pins expire after this time if a worker died."""
+"""If a worker dies, its pins expire after this time."""
 _LEAST_SHARE = 12
-"""Fits on less than 1/12 of the training rows, as for small subsets, share no blocks."""
+"""Fits on less than 1/12 of the training rows, such as small subsets, do not use shared blocks."""
 _NO_FOLD = -3
-"""Fold number of an artifact of all rows; real folds have other numbers."""
+"""Fold number of a block, which has all rows; folds have other numbers."""
 PART = "block"
-"""Name of the part of an artifact that contains the block."""
+"""Name of the stored part that contains the block."""
 
 
 class SharedBlocks:
-    """Blocks of a data set for the features of one fold, from the cache or computed for all."""
+    """Source of blocks for one fold: blocks of the whole data set, cached or computed here."""
 
     def __init__(
         self, store: ArtifactStore, X: EventRows, context: StudyContext, n_training: int
@@ -49,10 +49,11 @@ class SharedBlocks:
         self._owner = f"blocks {uuid4().hex}"
 
     def blocks(self, X: EventRows, wanted: Sequence[Block]) -> Mapping[Block, Matrix] | None:
-        """Return a matrix with the n rows of X for each block, read on access.
+        """Return a matrix with the n rows of X for each block; matrices are read on access.
 
         Returns None if X has less than a twelfth of the training rows or does not come from the
-        data set. If a block is missing, also returns None below half of the training rows.
+        data set. If a block is not cached yet, also returns None for less than half of the training
+        rows.
         """
         if _LEAST_SHARE * len(X) < self._n_training or not self._has(X):
             return None
@@ -70,22 +71,22 @@ class SharedBlocks:
         return _Rows(self, X.positions)
 
     def release(self) -> None:
-        """Release the pins; until then no block is computed twice."""
+        """Release the pins, which keep blocks from being evicted."""
         self._store.index.pins.release(self._owner)
 
     def of_rows(self, block: Block, rows: NDArray[np.intp]) -> Matrix:
-        """Return a block of some rows by their positions in the data set."""
+        """Return a block for some rows, given by position in the data set."""
         if block not in self._refused:
             read = self._store.read(self._entries[block], [PART])
             if read is not None:
                 return read[PART][rows]
-            # It is damaged, or was evicted in the meantime.
+            # The block is damaged, or was evicted in the meantime.
             made = joined(make_blocks(self._X, [block], Vocabulary.of(self._X)))
             self._refused |= made
         return self._refused[block][rows]
 
     def _has(self, X: EventRows) -> bool:
-        """Return whether the rows have the same events as in the data set."""
+        """Return whether X has rows and events of the data set, unchanged."""
         given = self._X
         return (
             X.events is given.events
@@ -96,7 +97,7 @@ class SharedBlocks:
         )
 
     def _find(self, keys: Mapping[Block, str]) -> None:
-        """Find stored blocks by their keys."""
+        """Look up cached blocks by key."""
         known = self._store.index.entries([*keys.values()])
         for block, key in keys.items():
             if key in known and known[key].is_present:
@@ -104,7 +105,7 @@ class SharedBlocks:
                 self._store.index.count_hit(known[key])
 
     def _make(self, keys: Mapping[Block, str]) -> None:
-        """Make blocks; the first worker to need blocks of the data set makes them."""
+        """Compute blocks that no other worker has computed in the meantime."""
         lease = f"blocks {self._context.problem.dataset}"
         with self._store.leases.turn(lease, lambda _: None):
             self._find(keys)
@@ -145,7 +146,7 @@ class SharedBlocks:
 
 
 class _Rows(dict[Block, Matrix]):
-    """Blocks of some rows, read on access because all of them may be large."""
+    """Blocks for some rows, read on access, because all blocks together may be large."""
 
     def __init__(self, shared: SharedBlocks, rows: NDArray[np.intp]) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
-"""Boosted trees of other libraries behind scikit-learn's interface, on tables or on matrices.
+"""Boosted trees of other libraries with scikit-learn's interface, for tables and matrices.
 
-`light_gbm`, `xg_boost` and `cat_boost` each need their library (`prefect-tune[boosting]`). Tables
-keep their gaps, and categories become codes. Matrices become single precision and CSR.
+`light_gbm`, `xg_boost` and `cat_boost` each need the library of that name (XGBoost and CatBoost
+come with `prefect-tune[boosting]`). Missing values of tables are passed on to the library;
+categories become codes. Matrices are converted to single precision, and sparse matrices to CSR.
 """
 
 from collections.abc import Mapping
@@ -17,14 +18,15 @@ from sklearn.utils.validation import validate_data
 Weights = NDArray[np.float64] | None
 """Weights of rows, shape (n,); None if all are equal."""
 _MOST_CATEGORIES = 254
-"""Most frequent categories kept per column; codes and the code of gaps must fit in a byte."""
+"""Most categories kept per column: their codes, and the code for missing, must fit in a byte.
+"""
 
 
 class CategoryCodes(TransformerMixin, BaseEstimator):
-    """Encodes categories by frequency; gaps, rare and unseen ones become NaN, numbers stay."""
+    """Encodes categories as codes by frequency; missing, rare and unseen categories become NaN."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn the layout of X, and the categories of columns, marked by `is_category_`."""
+        """Learn the layout of X, which columns are categories, and the frequent categories."""
         self.categories_: dict[int, NDArray[np.object_]] = {}
         self.is_category_ = np.zeros(X.shape[1], dtype=np.bool_)
         self.is_table_ = isinstance(X, pd.DataFrame)
@@ -40,7 +42,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return codes and numbers, shape (n, p): float64 of a table, float32 of a matrix."""
+        """Return codes and numbers, shape (n, p): float64 for a table, float32 for a matrix."""
         if sparse.issparse(X):
             matrix = sparse.csr_array(X)
             if not matrix.has_canonical_format:
@@ -66,7 +68,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
 
 
 class _Native(BaseEstimator):
-    """Boosted trees of a library's `estimator`, with categories as codes and gaps as they are."""
+    """Boosted trees of a library's `estimator`, with categories as codes."""
 
     prediction_settings: Mapping[str, Any] = {}
     """Arguments for the library's predictions."""
@@ -75,11 +77,11 @@ class _Native(BaseEstimator):
         self.estimator = estimator
 
     def _fit_coded(self, model: Any, X: Any, y: NDArray[Any], weights: Weights) -> None:
-        """Fit a model of the library to codes and numbers."""
+        """Fit the library's model to codes and numbers."""
         raise NotImplementedError
 
     def _seen(self, X: Any) -> Any:
-        """Return codes and numbers in the form that the library takes."""
+        """Return codes and numbers in the form that the library needs."""
         return X
 
     def _fit(self, X: Any, y: NDArray[Any], weights: Weights) -> None:
@@ -89,13 +91,13 @@ class _Native(BaseEstimator):
         self._fit_coded(self.estimator_, self.codes_.transform(X), y, weights)
 
     def _predicted(self, what: str, X: Any) -> Any:
-        validate_data(self, X, reset=False, skip_check_array=True)  # codes depend on position
+        validate_data(self, X, reset=False, skip_check_array=True)  # codes are matched by position
         coded = self._seen(self.codes_.transform(X))
         return getattr(self.estimator_, what)(coded, **self.prediction_settings)
 
 
 class NativeClassifier(ClassifierMixin, _Native):
-    """Boosted trees for classes with any labels."""
+    """Boosted trees for classification, with any labels."""
 
     def fit(self, X: Any, y: Any, sample_weight: Weights = None) -> Self:
         """Fit to a table or matrix, shape (n, p)."""
@@ -108,16 +110,16 @@ class NativeClassifier(ClassifierMixin, _Native):
         return np.asarray(self._predicted("predict_proba", X), dtype=np.float64)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of largest probability, shape (n,)."""
+        """Return the most probable class of each row, shape (n,)."""
         return self.labels_of_probabilities(self.predict_proba(X))
 
     def labels_of_probabilities(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the classes of largest probability, shape (n,), of (n, classes)."""
+        """Return the most probable classes, shape (n,), given probabilities, shape (n, classes)."""
         return self.classes_[probabilities.argmax(axis=1)]
 
 
 class NativeRegressor(RegressorMixin, _Native):
-    """Boosted trees for numbers."""
+    """Boosted trees for regression."""
 
     def fit(self, X: Any, y: Any, sample_weight: Weights = None) -> Self:
         """Fit to a table or matrix, shape (n, p)."""
@@ -125,5 +127,5 @@ class NativeRegressor(RegressorMixin, _Native):
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return numbers, shape (n,)."""
+        """Return predicted numbers, shape (n,)."""
         return np.asarray(self._predicted("predict", X), dtype=np.float64)

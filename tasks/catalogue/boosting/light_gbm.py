@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor, Weights
 
 _SETTINGS: Mapping[str, Any] = {
-    "n_jobs": 0,  # as many as OpenMP allows; the model's text would store any other number
+    "n_jobs": 0,  # as many as OpenMP allows; any other number would be stored in the model's text
     "verbose": -1,
     "deterministic": True,
     "importance_type": "gain",
@@ -18,11 +18,11 @@ _SETTINGS: Mapping[str, Any] = {
 
 
 class _LightGBM:
-    """LightGBM with sums that do not depend on the number of threads.
+    """LightGBM whose result does not depend on the number of threads.
 
-    In training column by column, one thread computes each sum. In training row by row, and for
-    sparse columns, several threads do. Matrices are mostly zeros and faster row by row, so they are
-    fitted on one thread.
+    Column-wise training computes each sum on one thread, so the order of additions is fixed.
+    Row-wise training and sparse columns split sums between threads. Matrices consist mostly of
+    zeros and are faster row-wise, so they are fitted on one thread.
     """
 
     codes_: Any
@@ -38,18 +38,18 @@ class _LightGBM:
 
 
 class LightGBMClassifier(_LightGBM, NativeClassifier):
-    """LightGBM for classes."""
+    """LightGBM for classification."""
 
 
 class LightGBMRegressor(_LightGBM, NativeRegressor):
-    """LightGBM for numbers."""
+    """LightGBM for regression."""
 
 
 def classifier(**arguments: Any) -> LightGBMClassifier:
-    """Return LightGBM for classes; it predicts on one thread."""
+    """Return a LightGBM classifier, which predicts on one thread."""
     return LightGBMClassifier(LGBMClassifier(**_SETTINGS, **arguments))
 
 
 def regressor(**arguments: Any) -> LightGBMRegressor:
-    """Return LightGBM for numbers; it predicts on one thread."""
+    """Return a LightGBM regressor, which predicts on one thread."""
     return LightGBMRegressor(LGBMRegressor(**_SETTINGS, **arguments))

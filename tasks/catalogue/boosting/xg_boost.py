@@ -18,10 +18,10 @@ _SETTINGS: Mapping[str, Any] = {
 
 
 class _XGBoost:
-    """XGBoost treats entries missing from a sparse matrix as missing values, as it does gaps.
+    """XGBoost, which reads entries that a sparse matrix does not store as missing values.
 
-    Zeros of dense matrices count as missing, too, so that dense and sparse ones give equal trees.
-    In tables, zeros are numbers or codes of categories, and only gaps are missing.
+    Zeros of dense matrices count as missing, too, so that dense and sparse matrices give equal
+    trees. In tables, zeros are numbers or codes of categories and do not count as missing.
     """
 
     codes_: Any
@@ -34,18 +34,18 @@ class _XGBoost:
 
 
 class XGBoostClassifier(_XGBoost, NativeClassifier):
-    """XGBoost for classes."""
+    """XGBoost for classification."""
 
 
 class XGBoostRegressor(_XGBoost, NativeRegressor):
-    """XGBoost for numbers."""
+    """XGBoost for regression."""
 
 
 def classifier(**arguments: Any) -> XGBoostClassifier:
-    """Return XGBoost for classes, on one thread."""
+    """Return an XGBoost classifier on one thread."""
     return XGBoostClassifier(XGBClassifier(**_SETTINGS, **arguments))
 
 
 def regressor(**arguments: Any) -> XGBoostRegressor:
-    """Return XGBoost for numbers, on one thread."""
+    """Return an XGBoost regressor on one thread."""
     return XGBoostRegressor(XGBRegressor(**_SETTINGS, **arguments))
