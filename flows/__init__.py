@@ -1,4 +1,4 @@
-"""Runs searches within a budget, and resumes, retries and compares them; has no mathematics.
+"""Runs studies within a budget, and resumes, retries and compares studies; has no mathematics.
 
 - `tune`: the flows tune and retry
 - `compare`: the flow compare
@@ -15,5 +15,5 @@
 - `reading`: a stored study, for people and programs
 - `results`: the results of a study, for other programs
 - `comparison`: studies of several methods
-- `wording`: texts that all of them print
+- `wording`: texts shared by terminal, log, report and Prefect
 """

@@ -1,4 +1,4 @@
-"""The flow `compare` runs a study of each method and repeat, on one worker with an empty cache."""
+"""The flow `compare`: one study per method and repeat, each on one worker with an empty cache."""
 
 from functools import partial
 from typing import Any

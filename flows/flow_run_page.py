@@ -31,9 +31,9 @@ from prefect_tune.storage.masking import masked_values
 _LEAST_SECONDS = 5.0
 """Shortest interval between updates."""
 _SHARE = 0.01
-"""Share of the time that updates may take, as each reads the study."""
+"""Share of the time that updates may take, because each update reads the study."""
 _LAST_SECONDS, _CUT_SECONDS = 10.0, 2.0
-"""Longest wait for the last update: after an end, and after an interrupt."""
+"""Longest wait for the last update: at a normal end, and after an interrupt."""
 _DIGEST = 6
 _LONGEST = 2_000
 """Maximum characters of a text in the payload of an event."""
@@ -47,7 +47,7 @@ def artifact_key(name: str, part: str) -> str:
     ('responders-summary', 'a-b-4ff54a-summary')
     """
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    if plain != name:  # else `a.b` and `a_b` would be versions of one artifact
+    if plain != name:  # otherwise `a.b` and `a_b` would be versions of one artifact
         plain = f"{plain}-{sha256(name.encode()).hexdigest()[:_DIGEST]}".lstrip("-")
     return f"{plain}-{part}"
 
@@ -61,7 +61,7 @@ class RunArtifact:
     _artifact_id: UUID | None = None
 
     def publish(self, data: str | float, description: str) -> None:
-        """Create the artifact, or update it; `description` is a plain text."""
+        """Create or update the artifact; `description` is plain text."""
         line = escaped(description)
         with get_client(sync_client=True) as client:
             if self._artifact_id is not None:
@@ -82,7 +82,7 @@ class RunArtifact:
 def shown_on_page(
     study: Study, observer: Observer, progress: Progress, outage: OutageNote
 ) -> Iterator["FlowRunPage"]:
-    """Yield the page of the current flow run, an observer, and publish it during the body."""
+    """Yield the page of the current flow run as an observer; publish it during the body."""
     page = FlowRunPage(study, observer, progress, outage)
     page.update()
     try:
@@ -94,7 +94,7 @@ def shown_on_page(
 
 
 class FlowRunPage:
-    """The page of a flow run, as an observer that passes all on to `observer`.
+    """The page of a flow run: an observer that passes everything on to `observer`.
 
     Runs of a series or of a deployment share the keys of artifacts, so Prefect shows their
     artifacts as versions of one. `outage` reports an unreachable server.
@@ -124,21 +124,21 @@ class FlowRunPage:
         self._observer.warn(text)
 
     def tick(self, progress: Progress) -> None:
-        """Take the progress; report once if the page cannot be published."""
+        """Receive the progress; report once if the page cannot be published."""
         self._progress = progress
         if self._error is not None:
             self._outage.say(self._error)
         self._observer.tick(progress)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Update the page, unless the last update was a moment ago."""
+        """Update the page, unless it was updated a moment ago."""
         self._progress = progress
         if monotonic() >= self._next_update:
             self.update()
         self._observer.ended(trial, progress)
 
     def update(self, *, wait_seconds: float = 0.0) -> None:
-        """Update the page in a thread, because servers may be slow; wait at most some seconds."""
+        """Update the page in a thread, because servers may be slow; wait a few seconds at most."""
         if self._thread is not None:
             self._thread.join(wait_seconds)
             if self._thread.is_alive():
@@ -160,7 +160,7 @@ class FlowRunPage:
                 shares.append(progress.seconds / progress.seconds_total)
             if progress.trials_total:
                 shares.append((progress.n_begun - len(progress.running)) / progress.trials_total)
-            done = round(100 * min(max(shares), 0.99), 1)  # of the closest bound
+            done = round(100 * min(max(shares), 0.99), 1)  # relative to the bound that is nearest
             self._share.publish(100.0 if view.state == "complete" else done, line)
             self._error = None
         except Exception as error:  # a study does not depend on what Prefect shows
@@ -170,7 +170,7 @@ class FlowRunPage:
 
 
 def summary(view: StudyView) -> str:
-    """Return the lines of `show` as Markdown, which shows texts of users literally."""
+    """Return the lines of `show` as Markdown, with the user's strings escaped."""
     title, best = "No trial leads yet", view.incumbent
     if best is not None:
         part = bracketed(escaped(best.fidelity))
@@ -182,7 +182,7 @@ def summary(view: StudyView) -> str:
 
 
 def send_event(kind: Literal["study", "series"], name: str, event: str, **payload: Any) -> None:
-    """Send an event on a study or a series; without a server, or on an error, send nothing.
+    """Send an event on a study or a series; without a server, or on an error, do nothing.
 
     An event is sent in the background and may be lost with the server. Prefect adds the flow run,
     its deployment and its tags as related resources.

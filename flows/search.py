@@ -1,4 +1,4 @@
-"""The search loop: ask, start trials in free slots, tell outcomes, until the stop rule holds.
+"""The search loop: ask, start trials in free slots, tell outcomes, until the search ends.
 
 `TimeLimit` predicts how long the next trial may take.
 """
@@ -29,7 +29,7 @@ _DEVIATIONS = 3.0
 """Standard deviations above the median of predicted ln seconds."""
 _SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
 _FLOOR_SHARE = 0.25
-"""Smallest limit as a share of the time left, within the two bounds above."""
+"""Smallest limit as a share of the remaining time, within the two bounds above."""
 _TIMES_MOST, _TIMES_LOOK = 2.5, 1.5
 _DAY_SECONDS = 86_400.0
 _PILOT_ROWS = 10_000
@@ -37,14 +37,14 @@ _PILOT_ROWS = 10_000
 
 
 class TimeLimit:
-    """Ends trials that take far longer than predicted, unless the user has set a limit.
+    """Time limits of trials, by predicted costs, unless the user has set a limit.
 
-    The first trial of a model's algorithm may take its share of the worker-seconds left (see
-    `Costs.allowed_seconds`). Later ones may take three standard deviations above the median
-    predicted from measured costs. Every trial gets at least a quarter of the time left, within 5 to
-    30 s; on a subset of the rows, this minimum is at most 1.5 times the allowed seconds. Without a
-    time budget, no limit exceeds the plan's `most_seconds`. A rerun trial gets 2.5 times
-    `most_seconds`.
+    The first trial of a model's algorithm may use a share of the remaining worker-seconds (see
+    `Costs.allowed_seconds`). Later trials of the algorithm may take as long as predicted from
+    measured costs (the median) plus three standard deviations. Each limit is at least a quarter of
+    the remaining time, but this minimum is never below 5 s or above 30 s and, for a trial on a
+    subset of the rows, never above 1.5 times the allowed seconds. Without a time budget, no limit
+    exceeds the plan's `most_seconds`. A rerun trial gets 2.5 times `most_seconds`.
     """
 
     def __init__(self, costs: Costs, most_seconds: float, *, is_adaptive: bool) -> None:
@@ -72,17 +72,17 @@ class TimeLimit:
         share = self._costs.share_seconds(query.configuration, budget)
         if is_first:
             limits.append(share)
-        elif query.epochs is not None:  # seconds of trainings are not predicted
+        elif query.epochs is not None:  # the time of training in epochs is not predicted
             limits.append(share / budget.n_workers)
         if self._costs.is_known(query.configuration):
             limits.append(self._costs.seconds(query, _DEVIATIONS))
         return min(most, max(limits))
 
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
-        """Return the largest pilot prediction for which a trial starts; None for no pilot.
+        """Return the longest predicted duration with which a trial may start; None without a pilot.
 
-        With many rows, a pilot precedes the first trial of a model's algorithm or of another
-        potentially slow step, unless the trial is a rerun or has no limit.
+        If rows are many, a pilot precedes the first trial of a model's algorithm or of another
+        potentially slow algorithm, unless the trial is a rerun or has no limit.
         """
         is_small = self._costs.rows(trial.query) < _PILOT_ROWS
         is_again = trial.attempts or trial.number == self.lifted
@@ -99,18 +99,18 @@ _TICK_SECONDS = 0.5
 _MOST_RESERVED = 0.25
 """Largest share of the budget that is reserved for the final model."""
 _MOST_BROKEN, _LATE_SECONDS = 3, 30.0
-"""Number of failures that end an overdue search without a result, and the seconds left as reported
-to the method during such a search."""
+"""Failures that end an overdue search without a result, and the seconds left in the meantime.
+"""
 _MOST_UNENDED = 10
 """Timeouts without any result after which the cheapest trial runs without a limit."""
 _PASSED_OVER = "not started: its algorithm exceeded the limit before, and others are untried"
-"""Message of a trial that fails in favour of another algorithm, at most `_MOST_UNENDED` times."""
+"""Message of a trial that fails in favor of another algorithm, at most `_MOST_UNENDED` times."""
 _DUE_TIMES = 1.5
-"""The limit is also lifted once the time left is at most this many times the predicted cost."""
+"""The limit is also lifted if the remaining time is at most this multiple of the predicted cost."""
 _CUT_TIMES = 2.0
 """Smallest predicted cost of a trial that timed out, as a multiple of its time so far."""
 _LAST_ASKS = 10
-"""Number of recent asks whose durations are passed to the method one by one."""
+"""Number of recent proposals whose durations are passed to the method one by one."""
 
 
 def progress_of(
@@ -142,9 +142,10 @@ class StudySearch:
 
     Attributes:
         numbers: Waiting trials that the search is restricted to; None for a whole search.
-        reserve: Takes the maximum, a quarter of the budget, and returns the seconds to reserve for
-            the work after the search.
-        requests: Requests to end the run. If there is one, running trials end, and no other starts.
+        reserve: Function of the largest possible reserve, a quarter of the budget, that returns the
+            seconds to reserve for work after the search.
+        requests: Requests to end the run; after a request, running trials are finished, and no
+            further trial is started.
     """
 
     study: Study
@@ -169,11 +170,11 @@ class StudySearch:
         )
 
     def run(self) -> str:
-        """Run trials until the stop rule holds, then wait for running ones; return the reason.
+        """Run trials until the search ends, then wait for running trials; return the reason.
 
-        If the time ends or the flow is interrupted, running trials are cut and requeued for the
-        next session of the study. Raises `NoWorkers` if no usable worker is left, or none could be
-        started for a long time.
+        If time is up or the flow is interrupted, running trials are stopped and requeued for the
+        next session of the study. Raises `NoWorkers` if no usable worker is left, or if no worker
+        could be started for a long time.
         """
         reason = ""
         try:
@@ -229,7 +230,7 @@ class StudySearch:
         return ""
 
     def _is_passed_over(self, trial: Trial) -> bool:
-        """Return whether another algorithm is next, because this one has only exceeded limits."""
+        """Return whether to skip a trial, because its algorithm has only exceeded limits so far."""
         costs = self.study.optimizer.costs
         if self._has_result or trial.attempts or self.n_passed_over == _MOST_UNENDED:
             return False
@@ -272,7 +273,7 @@ class StudySearch:
     def _budget(self) -> Budget:
         totals = self.study.trials.totals
         left = self._seconds_left()
-        if left <= 0:  # there is no result yet: see `_is_spent`
+        if left <= 0:  # no result yet, see `_is_spent`
             left = _LATE_SECONDS
         return Budget(
             trials_spent=totals.told,
@@ -292,7 +293,7 @@ class StudySearch:
         return left if left > 2 * max_reserved else left - self.reserve(max_reserved)
 
     def _is_spent(self) -> bool:
-        """Return whether the time is used up; a study without a result may wait for one."""
+        """Return whether time is up; a study without a result may wait for the first result."""
         if self._seconds_left() > 0:
             return False
         if self._has_result:
@@ -308,7 +309,7 @@ class StudySearch:
         return progress_of(self.study, self.stop_rule, running, phase=phase)
 
     def _settle(self, ended: Ended) -> None:
-        """Tell the outcome of a trial, or requeue a trial whose worker was lost."""
+        """Tell the method the outcome of a trial, or requeue a trial whose worker was lost."""
         trial, outcome = ended.trial, ended.outcome
         if outcome is None:
             if trial.deaths + 1 < _MOST_DEATHS:
@@ -346,9 +347,9 @@ class StudySearch:
     def _run_cheapest(self) -> None:
         """Rerun the cheapest trial without a limit if no trial would finish within the limit.
 
-        The limit is lifted once ten trials have timed out, or all models have been tried. After two
-        timeouts, it is also lifted if no new trial may start, or the budget would soon be too short
-        for the cheapest trial.
+        The limit is lifted after ten trials have timed out, or after all models have been tried.
+        After two timeouts, the limit is also lifted if no new trial may start, or if the budget
+        would soon be too short for the cheapest trial.
         """
         if self.numbers is not None or self.time_limit.lifted is not None or self._has_result:
             return
@@ -368,8 +369,8 @@ class StudySearch:
         if not (is_tried or (len(seconds) > 1 and (is_over or is_due))):
             return
         self.observer.note(
-            f"no trial finishes within its limit, so trial {cheapest}, the cheapest, runs without "
-            f"one and should take {format_seconds(seconds[cheapest])}"
+            f"no trial finishes within its time limit, so the cheapest, trial {cheapest}, now runs "
+            f"without a limit and should take {format_seconds(seconds[cheapest])}"
         )
         self.time_limit.lifted = cheapest
         self.study.retry(cheapest)
@@ -380,6 +381,6 @@ class StudySearch:
         return totals.told > totals.failed
 
     def _unended(self) -> list[Trial]:
-        """Return trials that exceeded their limit, or whose pilots predicted that they would."""
+        """Return trials that exceeded their limit, or were predicted to exceed it."""
         failed = (t for t in self.study.trials.values() if t.failure is not None and t.attempts)
         return [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]

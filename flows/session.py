@@ -43,7 +43,7 @@ from prefect_tune.tasks.sandbox.dask_runner import drain_events
 from prefect_tune.tasks.user_code import changed_files
 
 _NO_SERVER = (
-    "no Prefect server is set, so its task runs are lost at the end; wrap the call in "
+    "no Prefect server is set, so the study's task runs are lost at the end; wrap the call in "
     "`with prefect_tune.local_server():`, or set PREFECT_API_URL"
 )
 
@@ -53,12 +53,12 @@ def run_study(
     numbers: Collection[int] | None = None,
     at_start: Callable[[Study], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Search until the stop rule holds, fit the final model, and summarise the study.
+    """Search until the stop rule holds, fit the final model, and return a summary.
 
-    `numbers` restricts the search to waiting trials with these numbers, whatever the stop rule.
-    `at_start` is called with the study once this process holds its lease. Returns the summary that
-    `prefect-tune show --json` prints. Raises `BadInput` if another process runs the study, or the
-    cluster cannot be used, and `StudyFailed` if nothing was evaluated, or no trial can be the
+    If `numbers` is given, exactly the waiting trials with these numbers are run. `at_start` is
+    called with the study after this process has acquired the study's lease. The summary is the
+    output of `prefect-tune show --json`. Raises `BadInput` if another process runs the study or the
+    cluster cannot be used, and `StudyFailed` if nothing was evaluated or no trial can be the final
     model.
     """
     flow_run_id = UUID(str(flow_run.id))
@@ -86,7 +86,7 @@ def run_study(
             study, observer, progress_of(study, plan.options.stop_rule), outage
         ) as page:
             try:
-                # A study of a comparison has waited for others.
+                # In a comparison, the study has waited for others.
                 since = None if prepared.is_compared else prepared.since
                 counted = study.timed(since) if numbers is None else nullcontext()
                 with counted, RunRequests.watched(flow_run_id) as requests:
@@ -98,20 +98,21 @@ def run_study(
                         study.record(replace(study.facts, no_model=str(error)))
                     observer.write()
                 study.set_state(state)
-                if isinstance(error, Exception):  # else a person has ended the study
+                if isinstance(error, Exception):  # otherwise a person has ended the study
                     can_resume = not isinstance(error, StudyFailed)
                     _send(study, "study-failed", reason=str(error), can_resume=can_resume)
                 raise
             is_still_cut = numbers is not None and study.former_state == "interrupted"
             study.set_state("interrupted" if is_still_cut else "complete")
             study.record(replace(study.facts, no_model=None))
-            if not prepared.is_compared:  # else other studies of this process send events
+            # In a comparison, other studies of this process still send events.
+            if not prepared.is_compared:
                 drain_events()
             finish_task_runs(pace, flow_run_id, n_task_runs, observer)
             prepared.store.index.usage.flush()
             observer.write()
             view = read_study(prepared.store, study.name)
-            if view.state == "complete":  # else a retry of a study that was cut
+            if view.state == "complete":  # otherwise this retries a study that was stopped
                 loss = None if view.incumbent is None else view.incumbent.loss
                 seconds, test_loss = view.seconds.total, view.test_loss
                 _send(study, "study-completed", loss=loss, test_loss=test_loss, seconds=seconds)
@@ -180,7 +181,8 @@ def _run(  # noqa: PLR0917
         decisions, seconds = study.optimizer.decisions, study.optimizer.costs.portable()
         study.record(replace(study.facts, decisions=decisions, algorithm_seconds=tuple(seconds)))
         for note in decisions.get("notes", ()):
-            if numbers is not None or note not in study.optimizer.notes:  # else reported before
+            # The search has already reported notes of the method.
+            if numbers is not None or note not in study.optimizer.notes:
                 observer.note(f"{study.optimizer.name}: {note}")
         bounded = [bound.quantity for bound in plan.options.bounds]
         texts = [(plan.space.partition(":")[0], plan.problem.space_code, plan.problem.behind)]
@@ -188,9 +190,8 @@ def _run(  # noqa: PLR0917
         if changed := dict.fromkeys(file for text in texts for file in changed_files(*text)):
             warn(
                 "code",
-                f"changed since the study started: {', '.join(changed)}; the study keeps the "
-                "earlier modules, and data files as each step found them; start a new study to "
-                "use the changes",
+                f"changed since the study started: {', '.join(changed)}; the study keeps using the "
+                "earlier modules and data files; start a new study to use the changes",
             )
         if any(study.trials[n].state == TrialState.STOPPED for n in numbers or ()):
             address = store_options(study.store.address)
@@ -200,11 +201,12 @@ def _run(  # noqa: PLR0917
                 "is used up, use a larger --budget)"
             )
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
-        # If nothing was left to search, the session serves the model only.
+        # If nothing was left to search, this session only fits the model.
         is_for_model = was_spent or study.trials.totals.told == n_told
         seconds_left = (lambda: inf) if is_for_model or numbers is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)
-        if numbers is None or study.former_state != "interrupted":  # else it is still to be resumed
+        # An interrupted search stays interrupted, so that it can be resumed.
+        if numbers is None or study.former_state != "interrupted":
             locked = prepared.locked if isinstance(prepared, SeriesStudy) else None
             decide_promotion(study, running, context, observer, locked)
         return running.n_task_runs

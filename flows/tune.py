@@ -1,6 +1,6 @@
 """The flows `tune`, one flow run per session of a study, and `retry`, for failed trials.
 
-A DataFrame is replaced by its name in a flow's parameters, and prepared like a file.
+If `data` is a DataFrame, the flow's parameters contain only a name for the DataFrame.
 """
 
 from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
 
     @errors_for_caller()
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the flow; raise `BadInput` if `test` is a DataFrame and `data` is none."""
+        """Call the flow; raise `BadInput` if only `test` is a DataFrame, and `data` is not."""
         of_prefect = {name: kwargs.pop(name) for name in _OF_PREFECT if name in kwargs}
         bound = signature(self.fn).bind(*args, **kwargs)
         call = partial(super().__call__, **of_prefect)
@@ -80,17 +80,17 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
     def frame_taken(
         self, parameters: Mapping[str, Any]
     ) -> Iterator[tuple[dict[str, Any], PreparedStudy]]:
-        """Prepare a study of a DataFrame, and hand it to the flow called in the body.
+        """Prepare a study of a DataFrame, and hand the study to the flow called in the body.
 
-        Prefect stores and shows parameters, so the flow gets the name of the DataFrame; its content
-        is in the store. Yields the parameters to call the flow with, and the study.
+        Because Prefect stores and shows parameters, the flow gets only the name of the DataFrame;
+        the content is in the store. Yields the parameters for calling the flow, and the study.
 
         Raises:
             BadInput, UnknownName, StoreRefused: If an option cannot be used.
         """
         frame, target = with_target(checked_frame(parameters["data"]), parameters.get("target"))
         named = {**parameters, "data": frame_name(frame), "target": target}
-        if parameters.get("positive") is not None:  # a class value, not its text
+        if parameters.get("positive") is not None:  # the value of a class, not a string
             named["positive"] = str(parameters["positive"])
         test = None
         if isinstance(parameters.get("test"), pd.DataFrame):
@@ -194,9 +194,9 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
         prepared.release()
 
 
-_STUDY_OR_SERIES = "Name of the study, or of a series, whose newest study is meant."
+_STUDY_OR_SERIES = "Name of a study, or of a series: its newest study is used."
 _RETRIED = replace(OPTIONS["study"], text=_STUDY_OR_SERIES, default_text="")
-_TRIALS = Field(json_schema_extra={"description": "Numbers of failed trials; all by default."})
+_TRIALS = Field(json_schema_extra={"description": "Numbers of failed trials, by default all."})
 
 
 @loop_safe_flow("retry")
@@ -212,7 +212,9 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     trial_timeout: str | None = None,
     trial_memory: str | None = None,
 ) -> dict[str, Any]:
-    """Rerun failed trials of a study, all or those given by number, in addition to its budget.
+    """Rerun failed trials of a study, by default all.
+
+    Reruns come on top of the study's budget.
 
     Returns:
         The summary that `prefect-tune show --json` prints.

@@ -1,6 +1,6 @@
-"""A comparison of methods: checks all input, then enters its studies in the ledger.
+"""A comparison of methods: checks all input, then enters the studies in the ledger.
 
-Only the ledger records how far each of these studies has come.
+The state of a comparison is the state of these studies; nothing else is stored.
 """
 
 import re
@@ -49,14 +49,14 @@ from prefect_tune.tasks.data.source import Source
 
 @dataclass(frozen=True)
 class Entrant:
-    """A method with its options; `label` is the method with the options that are not defaults."""
+    """A method with its options; `label` has the method, and the options that are not defaults."""
 
     label: str
     method: str
     options: Mapping[str, Any]
 
     def study(self, comparison: str, repeat: int) -> str:
-        """Return the name of the method's study in a repeat of a comparison."""
+        """Return the name of the study of this method in a repeat of a comparison."""
         return f"{comparison}-{repeat}-{re.sub(r'[^A-Za-z0-9._-]+', '-', self.label).strip('-')}"
 
 
@@ -158,7 +158,7 @@ class Comparison:
 
 
 HANDOVER: Handover[Comparison] = Handover()
-"""Passes a comparison from the command `compare` to its flow."""
+"""Hands a comparison over from the command `compare` to the flow."""
 
 _ANOTHER = "choose another --name"
 
@@ -166,11 +166,11 @@ _ANOTHER = "choose another --name"
 def prepare_comparison(
     parameters: Mapping[str, Any], default_name: str | None = None, flow_run_id: str | None = None
 ) -> Comparison:
-    """Read and check the input, and enter the studies in the ledger or find them there.
+    """Read and check the input, and create the studies in the ledger or find existing ones.
 
     By default, a comparison is named after data and time. `flow_run_id` is None for a command,
-    which prepares before its flow run. Raises `BadInput`, `UnknownName` or `StoreRefused` if an
-    option cannot be used.
+    which prepares the comparison before its flow run. Raises `BadInput`, `UnknownName` or
+    `StoreRefused` if an option cannot be used.
     """
     own = CompareOptions.parse(parameters)
     by_default = (m.name for m in METHODS.without_plugins() if m.compared_by_default)
@@ -226,7 +226,7 @@ def prepare_comparison(
         reason = "methods are compared on test rows"
         raise BadInput(reason, option="test-size", value=0, remedy="use a share above 0")
     if name is None or len(plans) < len(design):
-        for entrant in entrants:  # all of them, before any study is entered
+        for entrant in entrants:  # check all methods before any study is entered
             changed = request.with_options(method=entrant.method, option=entrant.options)
             try:
                 data_name = resolve(changed, store, read).plan.data_name
@@ -252,14 +252,15 @@ def prepare_comparison(
             "seed": (request.options.seed or OPTIONS["seed"].standard) + repeat,
             "study": study,
             "race": race,
-            # The input was compared once, for all studies.
+            # The input was compared once for all studies.
             "input": "stored" if study in plans else request.options.input,
         }
         try:
             prepared = prepare(
                 request.with_options(**changes), store, reader=read, is_compared=True
             )
-        except (CannotContinue, StudyBusy) as error:  # their remedies are written for studies
+        # The remedies in these errors are for single studies.
+        except (CannotContinue, StudyBusy) as error:
             raise error.with_remedy(_ANOTHER) from error
         written = {**dict.fromkeys(OPTIONS), **given, **changes, "workers": 1}
         prepared = replace(prepared, is_compared=True)

@@ -68,7 +68,7 @@ def curve_of(
         test_loss=None if facts.no_model else facts.model.test_loss,
     )
     curve["trials"] = (~curve[_CONFIGURATION].duplicated()).cumsum() - 1
-    curve["seconds"] = curve.seconds.cummax()  # a killed process loses its last seconds
+    curve["seconds"] = curve.seconds.cummax()  # the last seconds of a killed process are lost
     losses = curve.dropna(subset="loss").groupby("trial").loss.last()
     curve["incumbent_loss"] = curve.incumbent.map(losses)
     return curve[list(CURVE_COLUMNS)].astype(_TYPES)

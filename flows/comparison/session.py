@@ -1,7 +1,8 @@
 """Runs the studies of a comparison, several at a time, each in a flow run of its own.
 
-Each study has one worker. A study asks for trials in a thread of the flow's process, and its asks
-count as its time. Studies share no cached artifacts, so none profits from another.
+Each study has one worker. Methods propose trials in threads of the flow's process, and the time for
+proposals counts as study time. Studies share no cached step results, so no study benefits from
+another.
 """
 
 import asyncio
@@ -37,10 +38,10 @@ _TICK_SECONDS = 0.5
 
 
 def run_replicates(comparison: Comparison, to_do: Sequence[Replicate]) -> None:
-    """Run replicates from the current flow run; end all if one of them meets an error.
+    """Run replicates from the current flow run; if one raises an error, end all.
 
-    A replicate that ends without a model is noted. Raises the error, and `Pause` or `Abort` if the
-    flow run was suspended or cancelled.
+    If a replicate ends without a model, this is only noted. Raises the first error, and `Pause` or
+    `Abort` if the flow run was suspended or cancelled.
     """
     flow_run_id = UUID(str(flow_run.id))
     with get_client(sync_client=True) as client:
@@ -50,7 +51,7 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate]) -> None:
     common.observer.note(f"running {len(to_do)} of {n_all} studies, {n_at_once} at a time")
     try:
         with (
-            one_thread(),  # so that the asks of a study leave the cores to the others
+            one_thread(),  # so that a method's proposals leave the cores to other studies
             RunRequests.watched(flow_run_id) as requests,
             ThreadPoolExecutor(n_at_once, thread_name_prefix="replicate") as threads,
         ):
@@ -76,7 +77,7 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate]) -> None:
 def _run(
     replicate: Replicate, common: "_CommonObserver", requests: RunRequests, stop: Event
 ) -> None:
-    INTERRUPTED.set(stop)  # for this thread's study only
+    INTERRUPTED.set(stop)  # only for the study of this thread
     check_interrupted()
     requests.obey()
     prepared, parameters = (
@@ -96,16 +97,16 @@ def _run(
 
 
 def _errors(running: Sequence[Future[None]]) -> list[Exception]:
-    """Return the errors so far; an interrupt or a request of Prefect is none."""
+    """Return the errors so far, except interrupts and requests from Prefect."""
     ended = (future.exception() for future in running if future.done())
     return [error for error in ended if isinstance(error, Exception)]
 
 
 class _CommonObserver(LoggingObserver):
-    """Observer of all studies.
+    """Observer of all studies of a comparison.
 
-    Notes go to the log of the study's flow run. Warnings and the progress of one study at a time go
-    to the observer of the comparison.
+    Notes go to the log of each study's flow run. Warnings, and the progress of one study at a time,
+    go to the observer of the comparison.
     """
 
     def __init__(self) -> None:
@@ -120,17 +121,17 @@ class _CommonObserver(LoggingObserver):
             self.observer.warn(text)
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
-        """Show the progress: trials of all studies are too many to show."""
+        """Show the progress, not the trial: all studies together have too many trials."""
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:
-        """Show the progress of the first study, and of another one after its end."""
+        """Show the progress of one study at a time."""
         self.shown = self.shown or progress.study
         if self.shown == progress.study:
             self.observer.tick(progress)
 
     def end(self, study: str, text: str) -> None:
-        """Show the result of a study."""
+        """Show the result of a study that has ended."""
         self.observer.note(text)
         if self.shown == study:
             self.shown = ""

@@ -35,7 +35,8 @@ _DRAWS = 10_000
 class Standings:
     """Standings of the methods of one or several comparisons.
 
-    Facts that differ between pooled comparisons are None; several metrics are called `loss`.
+    Properties that differ between pooled comparisons are None. If metrics differ, the metric is
+    called `loss`.
 
     Attributes:
         n_blocks: Number of blocks, one per data set and repeat.
@@ -69,14 +70,14 @@ class Standings:
 
     @property
     def warnings(self) -> list[str]:
-        """Reasons to interpret the standings with care, as sentences."""
+        """Sentences on why to interpret the standings with care."""
         n, found = len(self.methods), list[str]()
         if self.untested:
             found.append(f"Without a test score, and therefore last: {', '.join(self.untested)}")
         # The smallest p: one method is first and another one last in each block.
         if n > 1 and (n * (n - 1)) ** (1 - self.n_blocks) > SIGNIFICANCE:
             found.append(
-                f"With {counted(self.n_blocks, 'block')} no difference between {n} methods can be "
+                f"With {counted(self.n_blocks, 'block')}, no difference between {n} methods can be "
                 "significant: run more repeats"
             )
         return found
@@ -126,11 +127,11 @@ def permutation_test(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return average ranks, shape (k,), and the p values of their distances, shape (k, k).
 
-    `losses` has shape (n_blocks, k), inf if missing. Equal losses of a block share their mean rank.
-    p is the share of random orders in which the first and last method are at least as far apart as
-    the two methods. At p = 0.05, comparisons of equal methods therefore wrongly find any method
-    behind another one in 5 % of the cases. A bootstrap of the blocks errs more often: with four
-    methods, in 70 % of the cases with three blocks, and in 44 % with 18 blocks.
+    `losses` has shape (n_blocks, k), inf if missing. Equal losses in a block share their mean rank.
+    p of two methods is the share of random orders in which the best and the worst method are at
+    least as far apart as these two. If all methods are equal, at most 5% of comparisons find any
+    pair with p <= 0.05. A bootstrap of the blocks would err more often: with four methods, in 70%
+    of comparisons of three blocks, and in 44% of comparisons of 18 blocks.
     """
     ranks = rankdata(losses, axis=1)
     average = ranks.mean(axis=0)

@@ -1,4 +1,4 @@
-"""The choice of the final model's trials: one trial, or an ensemble by held-out predictions."""
+"""The choice of the final model's trials: a single trial, or an ensemble."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ from prefect_tune.tasks.threads import one_thread
 
 _LOGGER = logging.getLogger(__name__)
 _STREAM = 0x656E7365
-"""Random stream of the study's seed, separate from all other draws."""
+"""Key of the random stream for ensembles, separate from all other draws of the study's seed."""
 MOST_REFITS = 3
 _LITTLE_SECONDS = 1.0
 """Longest fit time of the members of an `auto` ensemble: this multiple of the best trial's time, or
@@ -50,14 +50,14 @@ Members = Sequence[tuple[Trial, float]]
 
 @dataclass(frozen=True)
 class ChosenEnsemble:
-    """Members of the final model, and the loss of their ensemble on the held-out rows.
+    """The chosen members of the final model, and the loss of the ensemble on held-out rows.
 
     Attributes:
         kind: Kind of the ensemble; `method` if the method chose the weights.
         members: Trials with weights: the best trial alone, or several trials, heaviest first.
         losses: Mean loss over the folds; for greedy selection, one loss per size from 1. Empty if
             no ensemble was considered.
-        nested: Loss of each kind on rows it was not built on, if `auto` chose the kind.
+        nested: Loss of each kind on rows not used to build it, if `auto` chose the kind.
         notes: Notes on the choice for the user.
     """
 
@@ -69,20 +69,21 @@ class ChosenEnsemble:
 
     @classmethod
     def alone(cls, best: Trial, *notes: str) -> "ChosenEnsemble":
-        """Return one trial, with or without stored predictions."""
+        """Return the choice of a single trial, which needs no stored predictions."""
         return cls("single", ((best, 1.0),), notes=notes)
 
 
 def ensemble_rule(study: Study) -> EnsembleRule | None:
-    """Return the user's rule for ensembles, or else the method's."""
+    """Return the user's rule for ensembles or, without one, the rule that the method declares."""
     declared, options = study.optimizer.method.ensemble, study.plan.options
-    if declared == "auto" and options.bounds:  # an ensemble would be slower and larger
+    # With constraints, an ensemble would be too slow or large.
+    if declared == "auto" and options.bounds:
         declared = None
     return options.ensemble or (EnsembleRule(declared) if declared else None)
 
 
 def choose_members(study: Study, best: Trial, seconds: float) -> ChosenEnsemble:
-    """Choose the members of the final model; on any error of a choice, the best trial alone."""
+    """Choose the members of the final model; if this fails, use the best trial alone."""
     rule = ensemble_rule(study)
     if picks_single_trial(study.plan, study.optimizer):
         return ChosenEnsemble.alone(best)
@@ -96,7 +97,7 @@ def choose_members(study: Study, best: Trial, seconds: float) -> ChosenEnsemble:
             return choose_ensemble(study, best, rule.kind, rule.size, seconds=seconds)
     except (StoreLost, StoreRefused):
         raise
-    except Exception as error:  # of any kind, such as too little memory
+    except Exception as error:  # of any kind, for example too little memory
         _LOGGER.warning("no ensemble could be chosen", exc_info=True)
         reason = masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         return ChosenEnsemble.alone(best, f"no ensemble could be chosen: {reason}")
@@ -105,21 +106,21 @@ def choose_members(study: Study, best: Trial, seconds: float) -> ChosenEnsemble:
 def choose_ensemble(
     study: Study, best: Trial, kind: EnsembleKind, size: int | None = None, seconds: float = inf
 ) -> ChosenEnsemble:
-    """Choose an ensemble of full trials that meet the constraints, by stored predictions.
+    """Choose an ensemble of full trials that meet the constraints, using stored predictions.
 
     Args:
         study: The study.
         best: The incumbent; it stays alone if it is a partial evaluation, because ensembles consist
             of full trials.
         kind: `single` for the best trial; `greedy` for greedy selection with replacement, or the
-            best trial if that is not better; `agnostic` for all trials by how often they win
-            bootstraps; `auto` for the kind with the best nested estimate.
+            best trial if the selection is not better; `agnostic` for trials weighted by how often
+            they are best in bootstraps; `auto` for the kind with the best nested estimate.
         size: Maximum picks of greedy selection, 32 by default, and at most the number of trials.
-        seconds: Time for the choice. If a choice among all candidates is predicted to take longer,
-            only half, a quarter, ... of them are considered, the best ones.
+        seconds: Time for the choice. If choosing among all candidates would take longer, only the
+            best half, quarter, and so on are considered.
 
     Raises:
-        TimeoutError: If the choice takes longer nevertheless.
+        TimeoutError: If the choice nevertheless takes longer.
     """
     feasible = study.optimizer.history.best(BEST_OF_ENSEMBLES)
     if kind == "single":
@@ -158,12 +159,12 @@ def choose_ensemble(
             built = best_kind(nested)
         else:
             notes.append(
-                "too few held-out rows to compare kinds of ensembles on rows that none was built "
-                "on; using the best trial alone"
+                "too few held-out rows to compare kinds of ensembles on rows not used to build "
+                "them; using the best trial alone"
             )
     rng = np.random.default_rng(_seeds(study, 0))
     choice = choose(built, held_out, picks, bootstraps, rng, limit=limit)
-    first = feasible[0].loss  # may have lost its predictions
+    first = feasible[0].loss  # its predictions may be lost
     is_better = first is None or choice.losses[-1] < first
     found = ChosenEnsemble.alone(best)
     if choice.kind != "single" and (choice.kind != "greedy" or is_better):
@@ -179,7 +180,7 @@ def choose_ensemble(
 def choosing_seconds(
     study: Study, kind: EnsembleKind, size: int | None, n: int | None = None
 ) -> float:
-    """Return the predicted seconds of choosing an ensemble of n trials, by default all.
+    """Predict the seconds of choosing an ensemble among n trials, by default all.
 
     The prediction is based on times measured once, on the predictions of the best trial.
     """
@@ -195,7 +196,7 @@ def choosing_seconds(
                 _, held_out = stored_predictions(study, candidates[:1])
                 seconds = perf_counter() - begun
                 study.choice_costs = ChoiceCosts.measured(held_out, bootstraps, seconds)
-        except Exception:  # of any kind, such as too little memory; the choice reports it
+        except Exception:  # of any kind; the choice itself will report it
             study.choice_costs = ChoiceCosts(0.0, 0.0, 0.0)
     n = len(candidates) if n is None else n
     return study.choice_costs.seconds(kind, n, size or MOST_PICKS, bootstraps.n)
@@ -220,7 +221,7 @@ def _bootstraps(study: Study) -> Bootstraps:
 
 
 def stored_predictions(study: Study, trials: Sequence[Trial]) -> tuple[list[Trial], HeldOut]:
-    """Return the trials that have stored held-out predictions, and these predictions."""
+    """Return trials with stored held-out predictions, and the predictions."""
     dataset = load_dataset(study.store, study.problem.dataset)
     split = load_split(study.store, study.problem.split)
     found: list[tuple[Trial, tuple[Predictions, ...]]] = []

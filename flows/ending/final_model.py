@@ -59,7 +59,8 @@ _AFTER_SECONDS = 2.0
 _GRACE_SECONDS = 3.0
 """Seconds by which a refit may delay the end of the command."""
 _SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE = 5.0, 1 / 20
-"""Refits up to these seconds, or this share of the budget if longer, have their time reserved."""
+"""Time is reserved for refits up to these seconds or this share of the budget, whichever is longer.
+"""
 _CHOICE_SHARE, _LEAST_CHOICE_SECONDS = 0.5, 1.0
 """Largest share of the reserved time for re-evaluating finalists or choosing an ensemble, and the
 seconds that a choice may take even after the end of the budget."""
@@ -83,11 +84,11 @@ def fit_final_model(
 ) -> None:
     """Fit and store the incumbent or an ensemble, then score it; skip finished parts.
 
-    If the choice cannot be refitted, stored and read back, the next best trials are tried. If a
-    refit would take too long, the models of the folds are averaged (see `can_average_folds`), or
-    else the refit exceeds its time. No choice depends on the test rows: a failure while scoring
-    leaves the stored model in place. Raises `StudyFailed` if nothing was evaluated, or no trial can
-    be refitted, and `StoreLost` if the store becomes unusable.
+    If the chosen trials cannot be refitted, stored and read back, the next best trials are tried.
+    If a refit would take too long, the fold models are averaged (see `can_average_folds`); if this
+    is impossible, the refit may exceed the budget. No choice depends on the test rows: if scoring
+    fails, the stored model stays. Raises `StudyFailed` if nothing was evaluated, or no trial can be
+    refitted, and `StoreLost` if the store becomes unusable.
     """
     best, left = study.incumbent, seconds_left()
     if best is None:
@@ -98,7 +99,7 @@ def fit_final_model(
             f"study {study.name!r} ended without a model because no trial was evaluated: "
             f"{most_frequent_failure(study)}"
         )
-    for_fit = (1 - _CHOICE_SHARE) * left  # a longer refit must not leave the choice without time
+    for_fit = (1 - _CHOICE_SHARE) * left  # a long refit must not leave the choice without time
     after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, for_fit)
     choice = choose_members(study, best, seconds=max(left - after, _LEAST_CHOICE_SECONDS))
     ending = _Ending(study, running, context, observer, seconds_left)
@@ -109,10 +110,10 @@ def fit_final_model(
 
 
 def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
-    """Return the predicted seconds after the search: re-evaluation, final model and its scores.
+    """Predict the seconds after the search: re-evaluation, final model and scores.
 
-    An ensemble is assumed to cost a fixed multiple of the best trial. To stay within
-    `most_seconds`, the models of the folds are averaged.
+    An ensemble is assumed to cost a fixed multiple of the best trial. If a refit would exceed
+    `most_seconds`, averaging the fold models is assumed instead.
     """
     plan, optimizer = study.plan, study.optimizer
     if picks_single_trial(plan, optimizer):
@@ -125,7 +126,7 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
 
 
 def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
-    """Return the predicted seconds of the final model and its scores, up to `most_seconds`.
+    """Predict the seconds of the final model and its scores, at most `most_seconds`.
 
     A short refit is always included.
     """
@@ -133,7 +134,8 @@ def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     if best is None:
         return _AFTER_SECONDS
     members = [best] * (1 if picks_single_trial(plan, study.optimizer) else MOST_REFITS)
-    n_scorings = 1 if plan.options.series is None else 2  # one more to compare with the champion
+    # In a series, the model is also compared with the champion.
+    n_scorings = 1 if plan.options.series is None else 2
     scoring = n_scorings * scoring_seconds(study, members[:_SCORED])
     around = min(_AFTER_SECONDS + scoring, most_seconds)
     short = max(_SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE * (plan.options.budget or 0.0))
@@ -144,7 +146,7 @@ def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
 
 
 def _is_fitted(study: Study, choice: ChosenEnsemble) -> bool:
-    """Return whether the stored model is this choice, or has replaced it under the same limits."""
+    """Return whether the stored model is this choice, or replaced it under equal limits."""
     model, trials = study.facts.model, tuple(trial.number for trial, _ in choice.members)
     is_same = model.members == _weights(choice.members)
     if model.instead_of is not None and model.limits == _limits(study):
@@ -164,7 +166,7 @@ def _weights(members: Members) -> tuple[WeightedTrial, ...]:
 
 @dataclass(frozen=True)
 class _Ending:
-    """The end of a study; the fields are the arguments of `fit_final_model`."""
+    """The work at the end of a study; the fields are the arguments of `fit_final_model`."""
 
     study: Study
     running: DaskTrials
@@ -173,12 +175,12 @@ class _Ending:
     seconds_left: Callable[[], float]
 
     def model(self, choice: ChosenEnsemble) -> ModelFacts:
-        """Fit and store the choice, or the first of the next best trials that can be the model."""
+        """Fit and store the choice or, if this fails, the next best trial that can be refitted."""
         study, trial = self.study, choice.members[0][0]
         notes = list(choice.notes)
         if not trial.query.is_full and study.optimizer.history.incumbent is None:
             part = f"trial {trial.number} ({study.plan.whole.part(trial.query.to_json())})"
-            notes.append(f"no full evaluation qualifies; the best partial one is {part}")
+            notes.append(f"no full evaluation qualifies; the best partial evaluation is {part}")
         n = len(choice.members)
         what = counted(n, "member") if n > 1 else f"trial {trial.number}"
         for text in (*notes, f"fitting {what} on all training rows"):
@@ -214,7 +216,7 @@ class _Ending:
         )
 
     def _fit(self, members: Members) -> tuple[float, bool]:
-        """Fit and store a model, or the mean of the fold models if the time is too short.
+        """Fit and store a model, or the mean of the fold models if time is too short.
 
         Returns the seconds, and whether the model is a mean; raises `RefitFailed` or `StoreLost`.
         """
@@ -228,7 +230,7 @@ class _Ending:
         reason = f"a refit takes about {format_seconds(needed)}"
         if not can_average_folds(study, trials):
             if is_long:
-                self.observer.note(f"{reason}, more than the budget has left")
+                self.observer.note(f"{reason}, more than the remaining budget")
             return fit(), False
 
         def check() -> None:
@@ -242,7 +244,7 @@ class _Ending:
         try:
             seconds = average_folds(study, self.running, self.context, members)
         except RefitFailed as failure:  # the cache has lost a model
-            self.observer.note(f"{failure}; fitting on all training rows instead, in longer time")
+            self.observer.note(f"{failure}; fitting on all training rows instead, which is slower")
             return fit(), False
         is_one = bool(study.plan.options.bounds)
         model = "is the model of the first fold" if is_one else "averages the fold models"
@@ -260,7 +262,7 @@ class _Ending:
         if len(facts.members) > 1 and best is not None and is_tested:
             member = folds_of(study, best) if facts.model_of_folds else member_of(study, best)
             alone = score_model(self.running, self.context, member)
-        # The incumbent's predictions of the held-out rows add to the evidence of the test rows.
+        # The incumbent's held-out predictions are evidence in addition to the test rows.
         _, held_out = stored_predictions(study, [] if best is None else [best])
         dataset, split, check = held_out.dataset, held_out.split, None
         folds = [
@@ -294,7 +296,7 @@ class _Ending:
 
 
 def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
-    """Return the next best trials, one per configuration; those with other pipelines come first."""
+    """Return the next best trials, one per configuration; other paths come first."""
     history, is_single = study.optimizer.history, len(choice.members) == 1
     first = choice.members[0][0] if is_single else study.incumbent
     ranked = dict[Configuration, Trial]()
@@ -308,7 +310,7 @@ def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
 
 
 def most_frequent_failure(study: Study) -> str:
-    """Return the most frequent reason why trials failed."""
+    """Return a sentence on the most frequent reason why trials failed."""
     failures = FailureGroups()
     for trial in study.trials.values():
         failures.add(trial.number, trial.failure)
@@ -319,12 +321,12 @@ def most_frequent_failure(study: Study) -> str:
     which = "all" if n == len(failures) else f"{n} of them"
     return (
         f"{counted(len(failures), 'trial')} failed, {which} with an error like this: "
-        f"{largest.text}; rerun them with retry"
+        f"{largest.text}; rerun failed trials with retry"
     )
 
 
 def nearest_miss(study: Study) -> str:
-    """Return a note on constraints no trial meets; empty if one does, or no trial has a loss."""
+    """Return a note if no trial meets all constraints; empty if one does or none has a loss."""
     history = study.optimizer.history
     nearest = history.nearest_infeasible
     if study.incumbent is not None or nearest is None or nearest.evaluation is None:

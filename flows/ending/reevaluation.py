@@ -1,7 +1,7 @@
-"""Re-evaluates the finalists, the best few trials, on a second split of the rows.
+"""Re-evaluation of the finalists, the best few trials, on a second split of the rows.
 
-The lowest of hundreds of noisy losses is optimistic. If the model is a single trial, losses on a
-second split correct for luck.
+The lowest of hundreds of noisy losses is optimistic. If the final model is a single trial, losses
+on a second split correct for luck.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,11 +48,11 @@ class _TimeSpent(Exception):  # noqa: N818 - the name states the condition
 def recheck_finalists(
     study: Study, running: DaskTrials, context: StudyContext, observer: Observer
 ) -> None:
-    """Re-evaluate the finalists on another split, unless done before, and report the choice.
+    """Re-evaluate the finalists on another split, unless already done; report the choice.
 
-    A finalist that fails on the other split cannot replace the best trial. If the time is too
-    short, only the finalists evaluated so far are compared. If the best trial is not among these,
-    it stays the choice. Raises `StoreLost` if the store becomes unusable.
+    A finalist that fails on the other split cannot replace the best trial. If time runs out, only
+    the finalists evaluated so far are compared; unless the best trial is one of these, it stays the
+    choice. Raises `StoreLost` if the store becomes unusable.
     """
     selected = finalists_of(study.plan, study.optimizer, running.n_slots)
     known = {recheck.trial: recheck for recheck in study.facts.rechecks}
@@ -66,7 +66,7 @@ def recheck_finalists(
                 study.record(replace(study.facts, rechecks=tuple(known.values())))
         except (_TimeSpent, BadInput) as reason:
             observer.note(f"the re-evaluation ended early: {reason}")
-        finally:  # no ensemble uses the predictions on the other split
+        finally:  # ensembles do not use predictions on the other split
             made = set(study.store.records.used_by(study.name, PREDICTIONS)) - before
             study.store.records.release(study.name, sorted(made), study_lease(study.name))
     finalists = tuple(known[trial.number] for trial in selected if trial.number in known)
@@ -106,7 +106,7 @@ def _rechecks(
         if options.budget is not None and study.seconds() > options.budget:
             raise _TimeSpent("time budget used")
 
-    at_once = max(running.n_slots, 1)  # all workers may be temporarily gone
+    at_once = max(running.n_slots, 1)  # all workers may be gone for a while
     evaluated = partial(_evaluated, running, context, limit_seconds, check)
     for start in range(0, len(trials), at_once):
         batch = trials[start : start + at_once]
@@ -122,7 +122,7 @@ def _evaluated(
     check: Callable[[], None],
     trials: Sequence[Trial],
 ) -> list[Evaluation | None]:
-    """Evaluate trials at once, and one by one if that fails; None for those that fail alone."""
+    """Evaluate trials at once or, if that fails, one by one; None for a trial that fails."""
     given = {"context": context, "report": "trial", "limit_seconds": limit_seconds}
     jobs = [
         Job(
@@ -136,7 +136,7 @@ def _evaluated(
         outcomes = running.run_all(jobs, limit_seconds=limit_seconds, check=check)
     except StoreLost:
         raise
-    except (RuntimeError, TimeoutError, MemoryError):  # an exceeded limit, or a dead process
+    except (RuntimeError, TimeoutError, MemoryError):  # a limit was exceeded, or a process died
         if len(trials) == 1:
             return [None]
         alone = partial(_evaluated, running, context, limit_seconds, check)
@@ -150,8 +150,9 @@ def _evaluated(
 def finalists_of(plan: StudyPlan, optimizer: Optimizer, n_slots: int) -> list[Trial]:
     """Return two to five trials to re-evaluate, best first; none if fewer qualify.
 
-    Re-evaluation may take a tenth of the time budget. Without a time budget, there are at most a
-    tenth as many finalists as full trials. Trials with equal fold losses count once.
+    Re-evaluation may take a tenth of the time budget. Without a time budget, the number of
+    finalists is at most a tenth of the number of full trials. Trials with equal fold losses count
+    as one.
     """
     if not picks_single_trial(plan, optimizer):
         return []
@@ -172,7 +173,7 @@ def finalists_of(plan: StudyPlan, optimizer: Optimizer, n_slots: int) -> list[Tr
 
 
 def recheck_seconds(selected: Sequence[Trial], n_slots: int) -> float:
-    """Return the predicted seconds to re-evaluate trials, which run in batches of `n_slots`."""
+    """Predict the seconds of re-evaluating trials in batches of `n_slots`."""
     costs = [t.evaluation.cost_uncached_seconds for t in selected if t.evaluation is not None]
     batches = [costs[start : start + n_slots] for start in range(0, len(costs), n_slots)]
     return sum(_SLACK * max(batch) + _START_SECONDS for batch in batches)

@@ -1,4 +1,4 @@
-"""Refits of chosen trials: the members in parallel, then the model, then its scores."""
+"""Refits of chosen trials: the members in parallel, then the final model, then its scores."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,10 +28,10 @@ class OutOfTime(Exception):  # noqa: N818 - the name states the condition
 
 
 def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
-    """Return the predicted seconds to fit trials on all training rows, with a safety margin.
+    """Predict the seconds of fitting trials on all training rows, with a safety margin.
 
-    The prediction scales the time of a fold by the number of rows. For trials on a subset, the cost
-    model of all trials predicts the time.
+    The measured time of a fold is scaled by the number of rows. For trials on a subset, the cost
+    model of all trials is used instead.
     """
     options, costs = study.plan.options, study.optimizer.costs
     share = 1 - (1 / options.folds if options.folds is not None else options.holdout or 0.0)
@@ -52,7 +52,7 @@ def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
 
 
 def scoring_seconds(study: Study, trials: Sequence[Trial]) -> float:
-    """Return the predicted seconds to score a model and its first trial alone on the test rows."""
+    """Predict the seconds of scoring a model, and its first trial alone, on the test rows."""
     split, costs = load_split(study.store, study.problem.split), study.optimizer.costs
     n_rows = len(split.held_out(REFIT))
     scored = [*trials, *(trials[:1] if len(trials) > 1 else ())]
@@ -61,11 +61,11 @@ def scoring_seconds(study: Study, trials: Sequence[Trial]) -> float:
 
 
 def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
-    """Return whether models of the folds can replace a refit: their mean, or `folds_of` a trial.
+    """Return whether fold models can replace a refit, see `folds_of`.
 
-    They require a cache that stores these models. Early stopping rules them out, because fold
-    models have passed the best epoch. Folds that look forward rule them out, because their models
-    lack the newest rows.
+    Fold models must be in the cache. Models trained in epochs are excluded, because fold models may
+    have passed the best epoch, and so are folds that look forward, because their models lack the
+    newest rows.
     """
     plan = study.plan
     is_trained_further = any(t.evaluation is not None and t.evaluation.curve for t in trials)
@@ -75,10 +75,10 @@ def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
 def average_folds(
     study: Study, running: DaskTrials, context: StudyContext, chosen: Members
 ) -> float:
-    """Store the mean of the models of the folds as the final model; return the seconds it took.
+    """Store the mean of the fold models as the final model; return the seconds.
 
-    Raises `RefitFailed` if the cache has lost a model or the result cannot be stored, and
-    `StoreLost`.
+    Raises `RefitFailed` if the cache no longer has a model or the result cannot be stored, and
+    `StoreLost` if the store becomes unusable.
     """
     started = perf_counter()
     members = [folds_of(study, trial, weight) for trial, weight in chosen]
@@ -96,21 +96,22 @@ def refit_model(
     chosen: Members,
     check: Callable[[], None] = lambda: None,
 ) -> float:
-    """Fit members on the training rows and store the model that combines them; return the seconds.
+    """Fit members on all training rows, and store the model of all members; return the seconds.
 
-    Separate tasks fit the members in parallel and pin them in the cache until the model is stored.
-    Without a cache, one task fits all members in turn. `check` is called repeatedly.
+    Separate tasks fit the members in parallel, and pin them in the cache until the model is stored.
+    Without a cache, one task fits all members in turn. `check` is called repeatedly and may raise
+    an error.
 
     Raises:
         OutOfTime: If `check` raises it.
-        RefitFailed: If a member cannot be fitted or stored, takes too long, or if its process
-            dies in each attempt; names the trial.
+        RefitFailed: If a member cannot be fitted or stored, takes too long, or its process dies in
+            each attempt; the message names the trial.
         StoreLost: If the store becomes unusable.
     """
     started = perf_counter()
     members = [member_of(study, trial, weight) for trial, weight in chosen]
     what, plan = _named(members), study.plan
-    # A refit may take as much longer than the trial limit as its trial did.
+    # If the trial had a longer limit, so has the refit.
     taken = max(trial.cost_seconds for trial, _ in chosen)
     times = REFIT_TIMES * max(1.0, taken / plan.trial_limits().seconds)
     parameters = {"what": what, "members": members, "context": context, "times": times}
@@ -140,12 +141,12 @@ def refit_model(
 
 @contextmanager
 def _failures_named(what: str) -> Iterator[None]:
-    """Turn errors of the members in the body into `RefitFailed`."""
+    """Convert errors of members in the body to `RefitFailed`."""
     try:
         yield
     except (StoreLost, RefitFailed, OutOfTime):
         raise
-    except Exception as error:  # of any kind: jobs run users' code
+    except Exception as error:  # of any kind, because jobs run users' code
         raise RefitFailed(f"{what}: {error}" if what else str(error)) from error
 
 
@@ -158,24 +159,24 @@ def score_model(
 ) -> LossOnTest:
     """Score the stored model of a study, or one trial alone, on the test rows.
 
-    On any error but `StoreLost`, the loss is undefined and the model stays in place. A dead process
-    or an exceeded limit is not final: the next session scores again.
+    On any error but `StoreLost`, the loss is undefined, and the model stays. If a process died or a
+    limit was exceeded, the next session scores again.
     """
     what = f"trial {alone.number} alone" if alone else "model"
     try:
         scored: LossOnTest = running.run(score, {"what": what, "context": context, "alone": alone})
     except StoreLost:
         raise
-    except Exception as error:  # an exceeded limit, a dead process, or an error of the model
+    except Exception as error:  # a limit was exceeded, a process died, or the model failed
         return LossOnTest(None, masked(f"{error}".split("\n", 1)[0]), is_final=False)
     return scored
 
 
 def folds_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:
-    """Return a member that averages the models of a trial's folds.
+    """Return a member that is the mean of a trial's fold models.
 
-    Under constraints, the member is the model of the first fold: the constraints were not measured
-    for a mean of several models.
+    With constraints, the member is the model of the first fold, because constraints were not
+    measured for a mean of models.
     """
     query = trial.query.to_json()
     if study.plan.options.bounds:
@@ -184,5 +185,5 @@ def folds_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:
 
 
 def member_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:
-    """Return a trial as a member that is fitted on all training rows."""
+    """Return a member that is a trial fitted on all training rows."""
     return Member(trial.number, study.optimizer.refit(trial).to_json(), weight)

@@ -1,7 +1,7 @@
 """The options of a study and of a comparison, each declared once.
 
 - `declared`: the table of options, a frozen dataclass of parsed values
-- `values`: types of values beyond text and numbers, and their written forms
+- `values`: types of values other than strings and numbers, and their written forms
 - `form`: the form of a deployment
 - `store_location`: the store that options name, and the home folder
 """

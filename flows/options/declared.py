@@ -1,7 +1,7 @@
 """The options of a study and of a comparison, each declared once as a field.
 
-Flow parameters, command-line options, forms, plans, printed commands, completion and help are made
-from these fields. Cheap to import, so that the command line shows its help at once.
+Flow parameters, command-line options, forms, plans, printed commands, completion and help are all
+generated from these fields. Cheap to import, so that the command line shows help at once.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.objective.metric import METRICS, QuantityBound
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-_SERIES_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,89}"  # names of its studies end with their number
+_SERIES_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,89}"  # names of studies add a number
 _OF_SERIES_NAMES = "a name of a series has up to 90 letters, digits, dots, dashes and underscores, and starts with a letter or digit"
 _OF_NAMES = "a name has up to 100 letters, digits, dots, dashes and underscores, and starts with a letter or digit"
 
@@ -56,7 +56,7 @@ def _raced_methods() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """Parsed options of a study. An omitted option has its field's default."""
+    """Parsed options of a study. An omitted option has the default of its field."""
 
     # fmt: off
     data: str = declare("Data to learn from: a table or a table of events (CSV, Parquet or ARFF), a MEDS, OMOP or Synthea folder, sklearn:NAME, or cohort:NAME. Paths can be any URL that fsspec reads.", group="Data", metavar="DATA", examples=("patients.csv", "/data/meds", "sklearn:wine", "cohort:demo"), written=LOCATION, is_argument=True, default="cohort:demo")
@@ -109,9 +109,10 @@ class StudyOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Parse written forms, as flows take them; None counts as omitted.
+        """Parse options in written form, as flows take them; None counts as omitted.
 
-        Raises `BadInput` or `UnknownName`, which names the option, if an option cannot be used.
+        Raises `BadInput` or `UnknownName` if an option cannot be used; the message names the
+        option.
         """
         options = cls(**_parsed(given, OPTIONS))
         for one, other in (("test", "test_size"), ("folds", "holdout"), ("series", "study")):
@@ -119,7 +120,8 @@ class StudyOptions:
             if value is not None and getattr(options, other) is not None:
                 reason = f"use only one of {OPTIONS[one].flag} and {OPTIONS[other].flag}"
                 raise bad_value(OPTIONS[one], reason, value)
-        if options.series is None and options.study is None:  # a study may belong to a series
+        # A named study may belong to a series.
+        if options.series is None and options.study is None:
             for name in filter(options.is_given, ("key", "if_unchanged", "promotion", "margin")):
                 reason, remedy = "only runs of a series have this option", "name the --series"
                 raise bad_value(OPTIONS[name], reason, None, remedy)
@@ -132,7 +134,7 @@ class StudyOptions:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the inverse of `to_json`; a missing option has its default.
+        """Return the options that `to_json` stored; a missing option has its default.
 
         Raises `ValueError` if the document is damaged.
         """
@@ -172,13 +174,13 @@ class StudyOptions:
 
     @property
     def use_cache(self) -> bool:
-        """Whether to read and write cached artifacts."""
+        """Whether to read and write cached step results."""
         return not self.no_cache
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """Parsed options of a comparison that a study does not have."""
+    """Parsed options of a comparison that studies do not have."""
 
     # fmt: off
     methods: str | None = declare("Methods to compare, separated by commas. Options follow a colon, as in flash:variant=paper:r=5.", group="Search", metavar="METHODS", default_text=lambda: ",".join(m.name for m in METHODS.without_plugins() if m.compared_by_default))
@@ -189,15 +191,15 @@ class CompareOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Parse written forms, as the flow `compare` takes them.
+        """Parse options in written form, as the flow `compare` takes them.
 
-        Raises `BadInput`, which names the option, if an option cannot be used.
+        Raises `BadInput` if an option cannot be used; the message names the option.
         """
         return cls(**_parsed(given, _ONLY_COMPARE))
 
 
 def _parsed(given: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str, Any]:
-    """Return the value of each option; raise `BadInput` or `UnknownName` if one cannot be used."""
+    """Return the value of each option; may raise `BadInput` or `UnknownName`."""
     values = {}
     for name, one in options.items():
         written = given.get(name)
@@ -206,7 +208,7 @@ def _parsed(given: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str
         if written is not None:
             if one.choices and not one.is_open and one.is_literal and written not in one.known:
                 raise UnknownName(f"value of {one.flag}", written, one.known)
-            is_checked = not one.or_whole  # such values are checked by their written form
+            is_checked = not one.or_whole  # such values are checked in their written form
             if is_checked and (reason := one.violation(written)):
                 raise bad_value(one, reason, written)
         values[name] = one.parse(written)

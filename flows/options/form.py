@@ -1,7 +1,7 @@
-"""The form in which Prefect asks for a flow's parameters, made from the table of options.
+"""Prefect's form for the parameters of a flow, generated from the table of options.
 
 Prefect takes types, defaults and descriptions from a function and its docstring. This module adds
-choices, bounds and sections to the JSON schema, checked before a run is created.
+choices, bounds and sections to the JSON schema by which Prefect checks parameters before a run.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +31,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 
 
 def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS) -> Callable[P, R]:
-    """Add the options among a function's parameters to its docstring and annotations."""
+    """Add descriptions of options to the docstring and annotations of a function."""
     known = {n: p for n, p in signature(function).parameters.items() if n in options}
     described = "\n".join(f"    {name}: {options[name].help}" for name in known)
     function.__doc__ = f"{cleandoc(function.__doc__ or '')}\n\nArgs:\n{described}\n"
@@ -40,7 +40,8 @@ def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS
         extra: dict[str, Any] = {"title": f"{option.group}: {option.name}"}
         is_chosen = is_optional and option.default_text and not option.is_open
         if is_chosen and option.default_text in option.known:
-            extra["default"] = option.default_text  # preselected; equal to omitting the option
+            # The form preselects this value, which is the same as omitting the option.
+            extra["default"] = option.default_text
         field, schema = Field(json_schema_extra=extra), _OptionSchema(option, is_optional)
         function.__annotations__[name] = Annotated[parameter.annotation, schema, field]
     return function
@@ -48,9 +49,9 @@ def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS
 
 @dataclass(frozen=True, slots=True)
 class _OptionSchema:
-    """Replaces the JSON schema of a type by the option's schema.
+    """Annotation that replaces the JSON schema of a type by an option's schema.
 
-    The schema is made on request, because methods and formats may be registered late.
+    The schema is generated on request, because methods and formats may be registered late.
     """
 
     option: Option
@@ -68,7 +69,7 @@ class _OptionSchema:
 
 
 def _alternatives(option: Option) -> Iterator[dict[str, Any]]:
-    """Yield schemas of the kinds of values an option takes; Prefect shows their titles as tabs."""
+    """Yield a schema for each kind of value of an option; Prefect shows their titles as tabs."""
     known = option.known
     if known:
         yield {"title": "choose", "type": "string", "enum": list(known)}

@@ -1,4 +1,4 @@
-"""Location of the store: the data folder, and the options `--store` and `--database`.
+"""Location of the store: the home folder, and the options `--store` and `--database`.
 
 Prefect shows the parameters of a flow run to anyone who can see the run, so no parameter may
 contain a password. Cheap to import.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def home() -> Path:
-    """`PREFECT_TUNE_HOME`, or the user's data folder; raises `BadInput` if the user has none."""
+    """Return `PREFECT_TUNE_HOME`, or else a folder in the user's home; may raise `BadInput`."""
     if named := os.environ.get("PREFECT_TUNE_HOME"):
         return Path(named).expanduser().resolve()
     if os.path.expanduser("~") == "~":  # noqa: PTH111 - pathlib raises
@@ -39,7 +39,7 @@ def default_store() -> str:
 
 
 def store_options(address: "StoreAddress") -> list[str]:
-    """Return the command-line words that select a store; none for the default store.
+    """Return the command-line options that select a store; empty for the default store.
 
     Passwords are masked. A database URL with a password is omitted if it comes from the
     environment, because no command accepts passwords.
@@ -81,13 +81,13 @@ def store_address(given: "str | os.PathLike[str] | None", database: str | None) 
         return block.address
     if store is None:
         store = default_store()
-    elif "://" not in store:  # workers may have another working folder
+    elif "://" not in store:  # workers may run in another folder
         store = str(Path(os.path.expanduser(store)).absolute())  # noqa: PTH111 - as in home
     return StoreAddress(store, database or os.environ.get(DATABASE_VARIABLE, ""))
 
 
 def existing_store(given: "str | os.PathLike[str] | None", database: str | None) -> "StoreAddress":
-    """Return the address like `store_address`; raise `BadInput` if there is no store."""
+    """Return the address as `store_address` does; raise `BadInput` if there is no store."""
     from prefect_tune.storage.artifacts import ArtifactStore  # noqa: PLC0415 - heavy
 
     address = store_address(given, database)

@@ -1,4 +1,4 @@
-"""Values of options that are more than text and numbers, and their written forms.
+"""Values of options other than strings and numbers, and their written forms.
 
 Cheap to import, because they are part of a study's plan.
 """
@@ -29,7 +29,7 @@ TaskRuns = Literal["auto", "steps", "misses", "trial"]
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """Bounds on the search of a study, which ends at the first one reached.
+    """Bounds on the search of a study; the search ends when one of them is reached.
 
     Attributes:
         trials: Maximum number of configurations, including earlier runs; None if unbounded.
@@ -41,7 +41,7 @@ class StopRule:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is no bound."""
+        """Whether the search is unbounded."""
         return self.trials is None and self.seconds is None
 
 
@@ -51,13 +51,13 @@ ENSEMBLE_KINDS: tuple[EnsembleKind, ...] = get_args(EnsembleKind)
 
 @dataclass(frozen=True, slots=True)
 class EnsembleRule:
-    """How the final model of a study is composed of its trials.
+    """How the final model of a study is composed of trials.
 
     Attributes:
         kind: `single` for the best trial alone; `greedy` for greedy selection with replacement by
-            held-out predictions (Caruana et al. 2004); `agnostic` for trials that are best in
-            bootstraps of the held-out rows (Lacoste et al. 2014); `auto` for the best of the three
-            on held-out rows.
+            held-out predictions (Caruana et al. 2004); `agnostic` for trials weighted by how often
+            they are best in bootstraps of the held-out rows (Lacoste et al. 2014); `auto` for the
+            best of these kinds on held-out rows.
         size: Maximum picks of a greedy ensemble; None for the default.
     """
 
@@ -70,14 +70,14 @@ class EnsembleRule:
 
     @classmethod
     def parse(cls, value: int | str) -> Self:
-        """Return the rule for a number of picks or a kind.
+        """Return the rule that a number of picks, or a kind, stands for.
 
         >>> EnsembleRule.parse("8")
         EnsembleRule(kind='greedy', size=8)
         >>> EnsembleRule.parse(1).kind
         'single'
 
-        Raises `ValueError` if it is neither.
+        Raises `ValueError` for anything else.
         """
         for kind in ENSEMBLE_KINDS:
             if value == kind:
@@ -93,9 +93,9 @@ class EnsembleRule:
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """Return name and value of NAME=VALUE; a value is parsed as JSON if possible.
+    """Return the name and value of NAME=VALUE; the value is parsed as JSON if possible.
 
-    Raises `ValueError` if the text is not of the form NAME=VALUE.
+    Raises `ValueError` for a string of another form.
     """
     match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", text)
     if match is None:

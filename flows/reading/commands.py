@@ -19,18 +19,20 @@ _SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 
 
 def run_command(plan: StudyPlan, name: str) -> list[str]:
-    """Return the unquoted words of the `prefect-tune run` command that starts this study as `name`.
+    """Return the words (unquoted) of the `prefect-tune run` command that starts this study anew.
 
-    Options at their defaults, options for workers and storage, and the series are omitted.
+    The new study is called `name`. Options with default values, options for workers and storage,
+    and the series are left out.
     """
     stored = (one.name for one in OPTIONS.values() if one.is_stored and one.name != "series")
     return _words(plan, name, stored)
 
 
 def continue_command(plan: StudyPlan, name: str) -> list[str]:
-    """Return the unquoted words of the `prefect-tune run` command that resumes the study.
+    """Return the words (unquoted) of the `prefect-tune run` command that resumes the study.
 
-    The words give the data, stop rule and any `--no-cache`; other options keep their values.
+    The command has the data, the stop rule and, if used, `--no-cache`; other options keep their
+    values.
     """
     return _words(plan, name, (*_SOURCE, "trials", "budget", "no_cache"))
 
@@ -38,7 +40,7 @@ def continue_command(plan: StudyPlan, name: str) -> list[str]:
 def next_commands(
     view: "StudyView", printed_by: str = "", *, has_failed: bool = False
 ) -> Iterator[str]:
-    """Yield useful commands after the command `printed_by`, with the words that select the store.
+    """Yield commands that are useful after the command `printed_by`, with options for the store.
 
     With `has_failed`, commands for failed trials are included.
     """
@@ -68,7 +70,7 @@ def _words(plan: StudyPlan, name: str, options: Iterable[str]) -> list[str]:
     is_default_space = given.space in DEFAULT_SPACES.values()
     if is_default_space:
         usual["space"] = given.space
-    # With a default space and metric, the kind of target may come from the metric option.
+    # If space and metric are defaults, the metric option may have decided the kind of target.
     is_usual = given.metric in DEFAULT_METRICS.values()
     if is_usual and (plan.predicts is None or not is_default_space):
         usual["metric"] = given.metric

@@ -1,4 +1,4 @@
-"""Series by name, artifacts of studies, the code they need, and the removal of a study."""
+"""Lookup of series and of cached step results with the code they need; removal of studies."""
 
 from contextlib import suppress
 
@@ -24,7 +24,7 @@ def find_series(store: ArtifactStore, name: str) -> Series:
 
 
 def champion_of(store: ArtifactStore, name: str) -> Champion:
-    """Return the champion of a series; `UnknownName` without the series, `BadInput` without one."""
+    """Return the champion of a series; may raise `UnknownName` or `BadInput`."""
     champion = find_series(store, name).champion
     if champion is None:
         remedy = f"choose the model of a study with `prefect-tune promote {name} STUDY`"
@@ -33,7 +33,7 @@ def champion_of(store: ArtifactStore, name: str) -> Champion:
 
 
 def keys_of(store: ArtifactStore, name: str) -> list[str]:
-    """Return the keys of the artifacts that a study made or its completed trials used.
+    """Return the keys of step results that a study made, or that its completed trials used.
 
     Raises `UnknownName` if the study does not exist.
     """
@@ -44,24 +44,25 @@ def keys_of(store: ArtifactStore, name: str) -> list[str]:
 
 
 def trials_using(store: ArtifactStore, key: str) -> list[tuple[str, int]]:
-    """Return study and number of the completed trials that made or used an artifact.
+    """Return study and number of each completed trial that made or used a step result.
 
     Damaged studies are skipped.
     """
     users = []
     for name in Ledger(store.database).study_names():
-        with suppress(DatabaseDamaged), documents_of(name):  # another study must not hide it
+        # A damaged study must not hide the others.
+        with suppress(DatabaseDamaged), documents_of(name):
             trials = open_study(store, name).trials()
             users += [(name, t.number) for t in trials if any(s["key"] == key for s in t.steps)]
     return users
 
 
 def load_code_of(store: ArtifactStore, entry: Entry) -> None:
-    """Load the user's code of an artifact, if a study still has it."""
+    """Load the user's code that a step result needs, if a study still has this code."""
     known = Ledger(store.database).study_names()
     users = (study for study, _ in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
-        with suppress(DatabaseDamaged):  # the code of another study may serve
+        with suppress(DatabaseDamaged):  # the code of another study may do
             problem = open_study(store, name).plan.problem if name in known else None
             if problem is not None and problem.space_code:
                 problem.find_space()
@@ -71,7 +72,7 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
 def remove_study(store: ArtifactStore, name: str) -> list[str]:
     """Remove a study, and return the ids of its records.
 
-    Raises `BadInput` if a process runs it, or its series needs it.
+    Raises `BadInput` if a process runs the study, or a series needs it.
     """
     study = open_study(store, name)
     series, why = None, ""
@@ -90,7 +91,7 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
         )
     with locked_study(store, name):
         lease = study_lease(name)
-        # Records go first: after an interrupt, the rest can still be found by the study's name.
+        # Records go first: after an interruption, the rest can still be found by the study's name.
         gone = store.records.release(name, lease=lease)
         Ledger(store.database, lease).delete_study(name)
         return gone

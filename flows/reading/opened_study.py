@@ -1,4 +1,4 @@
-"""A study, opened to read: its row, plan, trials and events; cheap to import."""
+"""A study opened for reading: row, plan, trials and events; cheap to import."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.series import SeriesTable
 from prefect_tune.tasks.bad_input import BadInput
 
-if TYPE_CHECKING:  # for types only: trials are shown even where their space is missing
+if TYPE_CHECKING:  # only for types: trials can be shown without their space
     from prefect_tune.optimizers.space.space import Space
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -26,11 +26,11 @@ from prefect_tune.optimizers.documents import range_text, to_document, value_doc
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Times and facts of a trial from the events of its study.
+    """Times of a trial, and sizes, from the events of the study.
 
     Attributes:
-        queued: Time of the ask or of the latest retry.
-        ended: Time of the latest end; None if the trial has not ended.
+        queued: Time at which the trial was proposed or last requeued.
+        ended: Time of the last end; None if the trial has not ended.
         output_bytes: Size of the stored output; None before the end.
     """
 
@@ -42,10 +42,10 @@ class Moments:
     output_bytes: int | None = None
 
     def span(self, cost_seconds: float) -> tuple[float, float | None]:
-        """Return start and end of the last attempt.
+        """Return the start and end of the last attempt.
 
-        For an ended trial, the start is `cost_seconds` before its end, which excludes waiting and
-        earlier attempts. For any other trial, the start is `queued`.
+        If the trial has ended, the start is `cost_seconds` before the end, so waiting and earlier
+        attempts are excluded. Otherwise, the start is `queued`.
         """
         if self.ended is None:
             return self.queued, None
@@ -53,10 +53,10 @@ class Moments:
 
 
 class OpenedStudy:
-    """A study in a store, opened to read.
+    """A study in a store, opened for reading.
 
     Attributes:
-        row: The study as stored.
+        row: The study's row in the ledger.
     """
 
     def __init__(self, store: ArtifactStore, row: StoredStudy) -> None:
@@ -70,7 +70,7 @@ class OpenedStudy:
 
     @cached_property
     def facts(self) -> StudyFacts:
-        """Result of the study so far; raises `DatabaseDamaged` if its document is damaged."""
+        """Result of the study so far; raises `DatabaseDamaged` if the stored result is damaged."""
         return StudyFacts.from_stored(self.row)
 
     @property
@@ -80,7 +80,7 @@ class OpenedStudy:
         return "interrupted" if is_cut else self.row.state
 
     def trials(self) -> Iterator[TrialView]:
-        """Yield all trials by number, in bounded memory; read them within `documents_of`."""
+        """Yield all trials by number, in bounded memory; call this inside `documents_of`."""
         return map(TrialView, self.ledger.each_trial(self.name))
 
     def trial(self, number: int) -> TrialView:
@@ -97,10 +97,10 @@ class OpenedStudy:
         return [trial["number"] for trial in self.ledger.trials(self.name, TrialState.FAILED)]
 
     def moments(self, number: int | None = None) -> dict[int, Moments]:
-        """Return the moments of each trial, or only of the trial with this number."""
+        """Return the moments of all trials by number, or only of the trial `number`."""
         found: dict[int, Moments] = {}
         for event in self.ledger.each_event(self.name, number):
-            n, body = event.body.get("number", -1), event.body  # a prior belongs to no trial
+            n, body = event.body.get("number", -1), event.body  # the event of a prior has no trial
             if event.kind == "ask":
                 found[n] = Moments(event.at, event.at, reason=body.get("reason"))
             elif event.kind == "tell" and n in found:
@@ -111,7 +111,7 @@ class OpenedStudy:
         return found
 
     def space(self) -> "Space":
-        """Return the space as it was in the run; raise `BadInput` if it differs here."""
+        """Return the space of the study; raise `BadInput` if it is different here."""
         problem = self.plan.problem
         space = problem.find_space()
         if space.digest != problem.space_digest:
@@ -122,7 +122,7 @@ class OpenedStudy:
         return space
 
     def space_if_known(self) -> "Space | None":
-        """Return the space as it was in the run; None if it is not available here."""
+        """Return the space of the study; None if it is not available here."""
         try:
             return self.space()
         except Exception:  # of any kind: an error in the user's file, or a missing package
@@ -130,7 +130,7 @@ class OpenedStudy:
 
 
 def study_or_newest(store: ArtifactStore, name: str) -> OpenedStudy:
-    """Open a study, or the newest study of a series; raise `UnknownName` if there is neither."""
+    """Open a study, or the newest study of a series; may raise `UnknownName`."""
     if Ledger(store.database).study(name) is None:
         series = SeriesTable(store.database).find(name)
         if series is not None:
@@ -150,7 +150,8 @@ def open_study(store: ArtifactStore, name: str) -> OpenedStudy:
 def params_of(configuration: Mapping[str, Any], space: "Space | None" = None) -> dict[str, Any]:
     """Return a configuration as flat parameters in scikit-learn's style.
 
-    With its `space`, values are as in the space; without, values that JSON lacks are their code.
+    If the `space` is given, values are those of the space. Otherwise, values that JSON does not
+    have are given as code.
 
     >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
     {'fit model': 'svc', 'fit model__C': 2.0}
@@ -168,7 +169,7 @@ def params_of(configuration: Mapping[str, Any], space: "Space | None" = None) ->
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """Default and range of a hyperparameter; the range is in words."""
+    """Default and range of a hyperparameter, the range as text."""
 
     default: Any
     range: str
@@ -177,12 +178,12 @@ class ValueRange:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedTrial:
-    """A trial with everything that explains it.
+    """A trial, with all that explains the trial.
 
     Attributes:
-        moments: Its times; None before the first ask is recorded.
+        moments: Times of the trial; None before they are recorded.
         incumbent: The incumbent, for comparison.
-        same: All trials of the same configuration, by number.
+        same: All trials of this configuration, by number.
         choices: Algorithms of each step.
         ranges: Range of each hyperparameter, by step and name.
     """
@@ -202,7 +203,7 @@ class ExplainedTrial:
         return any(member.trial == self.trial.number for member in members)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document of the trial, with the explanation as JSON values."""
+        """Return the trial and its explanation as JSON values."""
         best, moments = self.incumbent, self.moments
         return {
             **self.trial.to_json(),
@@ -232,7 +233,7 @@ class ExplainedTrial:
 
 
 def explained_trial(store: ArtifactStore, study: str, number: int) -> ExplainedTrial:
-    """Return a trial with everything that explains it.
+    """Return a trial with all that explains the trial.
 
     Raises `UnknownName` or `BadInput` if the study or trial does not exist, and `DatabaseDamaged`
     if stored documents were changed or damaged.

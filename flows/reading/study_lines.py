@@ -1,6 +1,7 @@
-"""The lines of a study; terminal, report and Prefect's page print them in their own styles.
+"""The lines that describe a study; terminal, report and Prefect's page print them.
 
-`study_lines` has all lines of `show`, and `model_lines` those on the best trial and the model.
+`study_lines` yields all lines of `show`; `model_lines` yields those on the best trial and the
+model.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ _LATE_SECONDS = 1.0
 
 
 class Strong(str):
-    """A part of a line that is emphasised."""
+    """A part of a line that is emphasized."""
 
     __slots__ = ()
 
@@ -36,7 +37,7 @@ class StudyLine:
     """A line about a study.
 
     Attributes:
-        parts: Texts in order, not escaped; `Strong` ones are emphasised.
+        parts: Parts of the line in order, not escaped; `Strong` parts are emphasized.
         depth: Levels of indentation.
     """
 
@@ -51,7 +52,7 @@ class StudyLine:
 
 
 def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
-    """Yield all lines of a study, with the notes of its method if requested."""
+    """Yield all lines on a study, with notes of the method if requested."""
     if view.uselessness:
         yield _line(view.uselessness, tone="alert")
     seconds = view.seconds
@@ -85,7 +86,7 @@ def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
 
 
 def model_lines(view: StudyView) -> Iterator[StudyLine]:
-    """Yield the lines on the best trial, the final model, and anything unusual about the model."""
+    """Yield the lines on the best trial, the final model, and unusual properties of the model."""
     losses, best, model = view.losses, view.incumbent, view.model_trial
     yield from _ensemble(view)
     if best is not None:

@@ -1,4 +1,4 @@
-"""A study, read in one pass over its trials; the content of `show --json`.
+"""A study read in one pass over its trials: the content of `show --json`.
 
 Cheap to import and fast: neither the space nor the history is built. Incumbents come from the
 process that ran the study; readers never rank.
@@ -26,7 +26,7 @@ from prefect_tune.tasks.problem import UsedPlugin
 
 @dataclass(frozen=True, slots=True)
 class ChosenTrial:
-    """A trial that is the incumbent, is the model, or is nearest to the constraints."""
+    """A trial to show: the incumbent, the model, or the trial nearest to the constraints."""
 
     trial: int
     loss: float
@@ -40,9 +40,9 @@ class CacheUse:
     """Use of the cache by a study.
 
     Attributes:
-        hits: Loaded steps, counted per fold; a passthrough is neither hit nor miss.
+        hits: Steps loaded from the cache, counted per fold; steps that do nothing are not counted.
         misses: Computed steps, counted per fold.
-        size_bytes: Current size of the study's artifacts in the cache.
+        size_bytes: Current size of the study's step results in the cache.
         seconds_saved: Seconds saved by hits; negative if loading took longer.
     """
 
@@ -78,11 +78,11 @@ class SeriesPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyView(ModelFacts):
-    """A study with its model, with the fields of `show --json`.
+    """A study and its final model; the fields are those of `show --json`.
 
     Attributes:
         data: The data, as given.
-        store_options: Command-line words that select the store.
+        store_options: Command-line options that select the store.
         state: running, complete, interrupted or failed.
         n_trials: Trials that have ended.
         n_stopped: Partial trials: complete ones below full fidelity.
@@ -97,7 +97,7 @@ class StudyView(ModelFacts):
         no_model: Reason why the last run ended without a model.
         holdout: Share of held-out rows; None for cross-validation.
         notes: Warnings of the runs.
-        series: Its series, if it belongs to one.
+        series: Place in a series, if the study belongs to one.
     """
 
     study: str
@@ -157,7 +157,7 @@ class StudyView(ModelFacts):
 
     @property
     def uselessness(self) -> str:
-        """Sentence that calls the model useless; empty for any other model."""
+        """Sentence that says that the model is useless; empty if it is not."""
         check, losses = self.usefulness, self.losses
         if check is None or not check.is_useless:
             return ""
@@ -268,7 +268,7 @@ def read_study(
 
 
 class _Sums:
-    """Sums over the trials of a study, and the trials to show: best, nearest and model."""
+    """Collector of sums over the trials of a study, and of the trials to show."""
 
     def __init__(self, plan: StudyPlan, facts: StudyFacts) -> None:
         members = [member.trial for member in facts.model.members]

@@ -1,4 +1,4 @@
-"""One trial, read from its JSON document, without its space or the libraries of its methods."""
+"""One trial, read from its JSON document; needs neither the space nor libraries of methods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class TrialView:
 
     @property
     def configuration_text(self) -> bytes:
-        """The configuration as JSON with sorted keys, equal for trials of one configuration."""
+        """The configuration as JSON with sorted keys; equal configurations give equal strings."""
         return orjson.dumps(self.configuration, option=orjson.OPT_SORT_KEYS)
 
     @property
@@ -124,7 +124,7 @@ class TrialView:
 
     @property
     def all_steps(self) -> Sequence[Mapping[str, Any]]:
-        """Costs of `steps`; for a failed trial, of the steps that ended before the failure."""
+        """Costs as in `steps`; for a failed trial, of the steps that ended before the failure."""
         return (*self.steps, *(self.document["failure"] or _NOTHING).get("steps", ()))
 
     @property
@@ -139,7 +139,7 @@ class TrialView:
 
     @property
     def load_seconds(self) -> float:
-        """Seconds spent loading data and libraries before the clock of the trial started."""
+        """Seconds spent on loading data and libraries, which are not part of the trial's time."""
         return float(self._outcome.get("load_seconds", 0.0))  # missing in version 0.1
 
     @property

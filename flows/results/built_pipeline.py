@@ -1,4 +1,4 @@
-"""The unfitted pipeline of a trial, the code that builds it, and the trial's stored output."""
+"""The unfitted pipeline of a trial, the code of this pipeline, and the trial's stored output."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class TrialOutput:
 
     Attributes:
         is_cut: Whether the beginning was truncated.
-        missing: Reason why there is no text; empty if there is text.
+        missing: Reason why there is no output; empty if there is some.
     """
 
     study: str
@@ -33,7 +33,7 @@ class TrialOutput:
 def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
     """Return the output of a trial; raise `UnknownName`, `BadInput` or `RecordDamaged`."""
     opened = open_study(store, study)
-    opened.trial(number)  # must exist
+    opened.trial(number)  # raises if missing
     moments = opened.moments(number).get(number)
     output_bytes = moments.output_bytes if moments else None
     if output_bytes:
@@ -46,9 +46,9 @@ def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
 
 
 def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeline:
-    """Return the pipeline of a trial as built for the final model, or else for its first fold.
+    """Return the pipeline of a trial, as in the final model or else as in the first fold.
 
-    Raises `UnknownName` or `BadInput` if the study or trial does not exist, its space differs here,
+    Raises `UnknownName` or `BadInput` if the study or trial does not exist, the space differs here,
     or a library is missing, and `StoreLost` if the study's data is lost.
     """
     opened = open_study(store, study)
@@ -83,8 +83,8 @@ def pipeline_code(
 ) -> str:
     """Return Python code that builds the pipeline of a trial and fits it to `X` and `y`.
 
-    `note` is called if earlier steps have to run first. Raises the errors of `built_pipeline`, and
-    `BadInput` if an estimator has a value that cannot be written as code.
+    If earlier steps have to be rerun, `note` is called with a message. Raises the errors of
+    `built_pipeline`, and `BadInput` if an estimator has a value that cannot be written as code.
     """
     opened = open_study(store, study)
     plan = opened.plan

@@ -38,13 +38,13 @@ class Exported:
     Attributes:
         about: Trials, weights, data and test loss, as stored with the model.
         packages: Versions of the distributions needed to read and use the model, by name.
-        own_classes: Classes of this package or of the user.
-        carries_code: Whether their code is included, for this version of Python.
-        predicts_events: Whether its rows are patient events, which only prefect-tune reads.
+        own_classes: Classes of prefect-tune or of the user.
+        carries_code: Whether the file includes code of these classes, for this version of Python.
+        predicts_events: Whether the model takes patient events, which only prefect-tune can read.
         trusted: Types the reader must trust to load the skops file.
         rows_checked: Rows on which the reloaded model gave the same predictions.
         reads_rows: Whether the model takes table rows without preparation.
-        record: Record of the model, if it is the copy of a champion.
+        record: Record of the model, if the model is the copy of a champion.
     """
 
     study: str
@@ -69,12 +69,12 @@ class Exported:
 
     @property
     def test_loss(self) -> float | None:
-        """Loss on the test rows; None if it is undefined or there are none."""
+        """Loss on the test rows; None without test rows, or if the loss is undefined."""
         return self.about["test_loss"]
 
     @property
     def test_undefined(self) -> str | None:
-        """Reason why the loss on the test rows is undefined."""
+        """Reason why the loss on the test rows is undefined; empty if it is defined."""
         return self.about["test_loss_undefined"]
 
     def loading_code(self, file: str) -> list[str]:
@@ -87,7 +87,7 @@ class Exported:
         return ["import pickle", "", opened, "    model = pickle.load(file)"]
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything except the file and the model as JSON values."""
+        """Return all fields except the file and the model as JSON values."""
         names = (
             "format", "packages", "own_classes", "carries_code", "predicts_events", "trusted",
             "rows_checked", "reads_rows",
@@ -99,10 +99,10 @@ class Exported:
 def exported_model(
     store: ArtifactStore, study: str, *, of_matrix: bool = False, record: str | None = None
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the final model of a study as `export` writes it, and its description.
+    """Return the final model of a study as `export` writes the model, and its description.
 
     `record` is as in `final_model`. Raises `UnknownName` if the study does not exist, `BadInput` if
-    it has no model, and `RecordDamaged` if the model's record is damaged.
+    the study has no model, and `RecordDamaged` if the model's record is damaged.
     """
     model, about = final_model(store, study, record)
     dataset = load_dataset(store, about["dataset"])
@@ -118,11 +118,11 @@ def export(
     of_matrix: bool = False,
     record: str | None = None,
 ) -> Exported:
-    """Export a study's final model as `pickle` or `skops`, reload it and compare predictions.
+    """Export a study's final model as `pickle` or `skops`, and check it by reloading.
 
-    With `of_matrix`, the model omits its first step, which parses table rows, and takes the output
-    of that step instead. Raises the errors of `exported_model`, `BadInput` if skops does not
-    support the model, and `RuntimeError` if the reloaded model predicts differently.
+    If `of_matrix` is true, the model is exported without the first step, which reads table rows,
+    and takes the output of that step. Raises the errors of `exported_model`, `BadInput` if skops
+    does not support the model, and `RuntimeError` if the reloaded model predicts differently.
     """
     model, about = final_model(store, study, record)
     problem = open_study(store, study).plan.problem

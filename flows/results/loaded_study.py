@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadedStudy:
-    """A study in a store, read-only; created by `load_study`.
+    """Read-only access to a study in a store; created by `load_study`.
 
-    Each access reads the store again, so a running study can be followed. Further properties are in
-    `view`.
+    Each access reads the store again, so a running study can be followed. `view` has further
+    properties.
     """
 
     name: str
     address: StoreAddress = field(repr=False)  # may contain a password
-    model_record: str | None = field(default=None, repr=False)  # copy of a champion's model
+    # Record with a champion's copy of the model.
+    model_record: str | None = field(default=None, repr=False)
 
     @property
     def plan(self) -> StudyPlan:
@@ -40,7 +41,7 @@ class LoadedStudy:
 
     @property
     def best_trial(self) -> int:
-        """Number of the best trial; see `trial`.
+        """Number of the best trial, see `trial`.
 
         Raises `ValueError` if no trial is complete yet, or none meets the constraints.
         """
@@ -68,16 +69,16 @@ class LoadedStudy:
             return read_study(store, self.name)
 
     def trial(self, number: int) -> dict[str, Any]:
-        """Output of `prefect-tune show STUDY --trial NUMBER --json`; `BadInput` if missing."""
+        """Return `prefect-tune show STUDY --trial NUMBER --json`; may raise `BadInput`."""
         from prefect_tune.flows.reading.opened_study import explained_trial  # noqa: PLC0415 - heavy
 
         with self._opened() as store:
             return explained_trial(store, self.name, number).to_json()
 
     def pipeline(self, number: int) -> "Pipeline":
-        """Return the unfitted pipeline of a trial, as built for its first fold.
+        """Return the unfitted pipeline of a trial, see `built_pipeline`.
 
-        Raises `BadInput` if the trial does not exist, or its space differs here.
+        Raises `BadInput` if the trial does not exist, or if the space differs here.
         """
         from prefect_tune.flows.results.built_pipeline import built_pipeline  # noqa: PLC0415 - heavy
 
@@ -114,10 +115,11 @@ class LoadedStudy:
             return optuna_study(store, self.name)
 
     def model(self, *, matrix: bool = False) -> Any:
-        """Return the final model, the estimator that `prefect-tune export` writes.
+        """Return the final model: the estimator that `prefect-tune export` writes.
 
-        With `matrix`, the model has no step that reads rows, as with `export --matrix`. Raises
-        `BadInput` if there is no model yet, and `RecordDamaged` if the model's record is damaged.
+        If `matrix` is true, the model has no step that reads rows, as with `export --matrix`.
+        Raises `BadInput` if there is no model yet, and `RecordDamaged` if the model's record is
+        damaged.
         """
         from prefect_tune.flows.results.exported import exported_model  # noqa: PLC0415 - heavy
 
@@ -146,8 +148,8 @@ def load_study(
 
     Args:
         name: Name of the study.
-        store: URL of its store, or `block:NAME`; by default this machine's store.
-        database: URL of the store's database, if it is not in the store.
+        store: URL of the store, or `block:NAME`; by default this machine's store.
+        database: URL of the store's database, if the database is not in the store.
     """
     study = LoadedStudy(name, existing_store(store, database))
     study.plan  # noqa: B018 - raises if the study does not exist
@@ -158,11 +160,11 @@ def load_study(
 def load_champion(
     series: str, store: str | PathLike[str] | None = None, database: str | None = None
 ) -> LoadedStudy:
-    """Return the study whose model is the champion of a series; its `model()` is the champion.
+    """Return the study of a series' champion; `model()` returns the champion.
 
-    The study may have been resumed since, with another model; the champion is the promoted one.
-    Raises `BadInput` if the store does not exist or the series has no champion, and `UnknownName`
-    if the series does not exist. `store` and `database` are as in `load_study`.
+    If the study was resumed after the promotion and has another model now, `model()` still returns
+    the promoted model. Raises `BadInput` if the store does not exist or the series has no champion,
+    and `UnknownName` if the series does not exist. `store` and `database` are as in `load_study`.
     """
     address = existing_store(store, database)
     with closing(ArtifactStore(address, is_read=True)) as opened:

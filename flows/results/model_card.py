@@ -1,7 +1,7 @@
 """Model card of an exported model: Markdown with a header for Hugging Face and skops.
 
-This module gathers typed facts; the template `model_card.md.j2` has the wording and escapes each
-value. Import this module only to write a card.
+This module collects the facts; the template `model_card.md.j2` has the wording and escapes all
+values. Import this module only for writing a card.
 """
 
 import re
@@ -72,12 +72,12 @@ class QualityOnTest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardFacts:
-    """Facts of a model card.
+    """Facts for a model card.
 
     Attributes:
-        n_training: Rows that train in cross-validation; rows after a gap in time do not.
+        n_training: Number of rows used for training in cross-validation.
         members: Trials of the model.
-        balanced: Numbers of the members that weight classes equally in training.
+        balanced: Numbers of the members that were trained with balanced class weights.
         versions: Versions of the packages used in the search, by name; empty if unknown.
         fewest: Least number of rows that have a value which is named.
     """
@@ -135,7 +135,7 @@ def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan)
     y, positive = data.y[rows], plan.problem.find_metric().positive
     try:
         predictions = predicted(model, data, rows)
-    except Exception:  # the test loss is undefined for the same reason
+    except Exception:  # in this case the test loss is undefined, too
         return QualityOnTest()
     if not data.classes:
         return QualityOnTest()
@@ -148,7 +148,7 @@ def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan)
 
 
 def model_card(facts: CardFacts, file: str, use: str = "") -> str:
-    """Return the model card of a file; `use` is the intended use, if people wrote one."""
+    """Return the model card of a file; `use` is the section on intended use, if people wrote it."""
     command = shlex.join(map(masked, run_command(facts.plan, facts.exported.study)))
     text = files("prefect_tune.flows.results").joinpath("model_card.md.j2").read_text("utf-8")
     return _ENVIRONMENT.from_string(text).render(
@@ -188,7 +188,7 @@ def _header(facts: CardFacts, file: str) -> str:
 
 
 def written_use(path: Path) -> str:
-    """Return the intended use that people wrote into the existing card, if any.
+    """Return the section on intended use of the existing card, if people wrote it.
 
     Raises `BadInput` if the file is not a card.
     """
@@ -197,14 +197,14 @@ def written_use(path: Path) -> str:
     card = path.read_text("utf-8", "replace")
     found = _USE.search(card)
     if found is None or "\n# Model card: " not in card:
-        reason = f"{path} is not a model card of prefect-tune, and the model card would replace it"
+        reason = f"{path} is not a model card of prefect-tune, and would be replaced by the card"
         raise BadInput(reason, remedy="give the model another name, or add --no-card")
     use = found[1].strip()
     return "" if use == _UNWRITTEN else use
 
 
 def _codes(values: Collection[object], n_shown: int | None = None) -> Markup:
-    """Return values as code; if there are more than `n_shown`, return only their number."""
+    """Return values as code; the last ones are only counted if there are more than `n_shown`."""
     more = len(values) - (n_shown or len(values))
     shown = ", ".join(map(code, islice(values, n_shown)))
     listed = f"{shown} and {more} more" if more > 0 else shown

@@ -1,7 +1,8 @@
 """A study as an in-memory Optuna study, for Optuna's plots, importances and samplers.
 
-Its parameters are the steps, with algorithms as values, and `step/algorithm/hyperparameter`,
-because hyperparameters with equal names can differ in range or meaning between algorithms.
+The parameters are the steps, with algorithms as values, and hyperparameters, named
+`step/algorithm/hyperparameter`, because equally named hyperparameters of two algorithms can differ
+in range or meaning.
 """
 
 from datetime import datetime
@@ -28,11 +29,11 @@ from prefect_tune.storage.artifacts import ArtifactStore
 
 
 def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
-    """Return a study with its trials as an in-memory Optuna study that minimises.
+    """Return a study with its trials as an in-memory Optuna study that minimizes the loss.
 
-    Learning curves become intermediate values. Times are local, as in Optuna, and belong to the
-    last attempt. Raises `UnknownName` if the study does not exist, and `BadInput` if its space
-    differs here.
+    Learning curves become intermediate values. Times are in local time, as in Optuna, and are those
+    of the last attempt. Raises `UnknownName` if the study does not exist, and `BadInput` if the
+    space differs here.
     """
     opened = open_study(store, study)
     every, distributions = opened.moments(), distributions_of(opened.space())
@@ -64,7 +65,7 @@ def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
 
 
 def distributions_of(space: Space) -> dict[str, BaseDistribution]:
-    """Return the distribution of each parameter that a configuration of a space can have."""
+    """Return the distribution of each parameter in a space, by name."""
     found: dict[str, BaseDistribution] = {}
     for step in space.searched:
         found[step.name] = CategoricalDistribution([a.id for a in step.algorithms])

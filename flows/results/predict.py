@@ -34,17 +34,17 @@ def final_model(
 ) -> tuple[Any, dict[str, Any]]:
     """Return the final model of a study and its description, with trials and test loss.
 
-    `record` is the copy of the model as a champion; None for the study's own model. Raises
-    `UnknownName` if the study does not exist, `BadInput` if it has no model or a package is
-    missing, and `RecordDamaged` if its record is damaged.
+    `record` is the record of a champion's copy; None for the study's own model. Raises
+    `UnknownName` if the study does not exist, `BadInput` if the study has no model or a package is
+    missing, and `RecordDamaged` if the record is damaged.
     """
     opened = open_study(store, study)
-    space = opened.plan.problem.find_space()  # may bring code
+    space = opened.plan.problem.find_space()  # registers user code
     record = record or model_record(study)
     if not store.records.exists(record):
         raise BadInput(
-            f"study {study!r} has no final model yet; resume the study with "
-            f"`prefect-tune run ... --study {study}`, which fits a model at its end"
+            f"study {study!r} has no final model yet; resume the study with `prefect-tune run ... "
+            f"--study {study}`, which fits a model at the end"
         )
     try:
         parts = store.records.get(record)
@@ -53,14 +53,15 @@ def final_model(
             f"the final model of study {study!r} needs {error.name}, which is not installed here"
         ) from error
     except RecordDamaged as error:
-        if isinstance(error.__cause__, OSError):  # raised too if a library's own files do not load
+        # ImportError is also raised if files of an installed library do not load.
+        if isinstance(error.__cause__, OSError):
             check_libraries(f"the final model of study {study!r}", algorithms_of(space))
         raise
     about, own = parts["about"], model_record(study)
     is_current = record == own or (
         store.records.exists(own)
         and store.records.parts(own)["model"].digest == store.records.parts(record)["model"].digest
-    )  # an unchanged copy of the study's own model
+    )  # the study's own model is still the same
     facts = opened.facts.model if is_current else ModelFacts()
     tested = {"test_loss": facts.test_loss, "test_loss_undefined": facts.test_loss_undefined}
     return parts["model"], {**about, **tested}
@@ -76,21 +77,22 @@ def predict(
     record: str | None = None,
     ids: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Predict new rows: `prediction`, and `probability_<class>` if the model has probabilities.
+    """Return predictions for new rows: `prediction`, and `probability_<class>` if available.
 
-    Columns `ids` of a table come first; for events, patient and prediction time. Rows without any
-    event get the class shares and the most frequent class of the training rows, or their mean for
-    numbers. Returns the predictions, one row per row of the data and in its order. Raises
-    `UnknownName` or `BadInput` if the study has no model, or the data cannot be used, and
-    `InvalidPredictions` if a prediction is not one of the classes, or not a finite number.
+    The result has one row per row of the data, in the same order. Columns `ids` of a table come
+    first; for events, these are patient and prediction time. For rows without any event, the
+    prediction is the most frequent class of the training rows with the class frequencies or, for
+    regression, the mean. Raises `UnknownName` or `BadInput` if the study has no model or the data
+    cannot be used, and `InvalidPredictions` if a prediction is neither one of the classes nor a
+    finite number.
 
     Args:
         store: Store of the study.
         study: Name of the study.
         data: File or folder with the new rows.
         labels: Patients and prediction times, for events.
-        skip_bad_rows: Whether table rows with unreadable cells get no prediction, and no error.
-        record: Copy of the model as a champion; None for the study's own model.
+        skip_bad_rows: Whether to skip table rows with unreadable cells instead of raising an error.
+        record: Record of a champion's copy; None for the study's own model.
         ids: Columns of a table that identify its rows.
     """
     model, about = final_model(store, study, record)
@@ -139,7 +141,7 @@ def predict(
         frame = frame.astype(whole.dtypes.to_dict())
         frame.loc[np.unique([cell.row for cell in cells])] = None
     if twice := [name for name in ids if name in frame]:
-        reason = "the predictions have this column anyway"
+        reason = "predictions have a column of this name anyway"
         raise BadInput(reason, option="id", value=twice[0], remedy="rename the column of the data")
     frame = pd.concat([given, frame], axis=1)
     frame.attrs = {UNSEEN: unseen}
@@ -151,7 +153,7 @@ UNSEEN = "unseen_values"
 
 
 def is_balanced(document: Mapping[str, Any], space: Space) -> bool:
-    """Return whether a configuration weights classes equally in training."""
+    """Return whether a configuration trains with balanced class weights."""
     try:
         pipeline = space.pipeline(Configuration.from_json(document, space).path)
     except (UnknownName, ValueError):  # the space has changed
@@ -169,7 +171,7 @@ def is_balanced(document: Mapping[str, Any], space: Space) -> bool:
 def balanced_weight(
     store: ArtifactStore, study: str, plan: StudyPlan, about: Mapping[str, Any]
 ) -> float:
-    """Return the total weight of the members that weight classes equally."""
+    """Return the total weight of the members that were trained with balanced class weights."""
     weights = {member["trial"]: float(member["weight"]) for member in about["members"]}
     space = plan.problem.find_space()
     trial = open_study(store, study).trial

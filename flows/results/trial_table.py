@@ -24,8 +24,9 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
 
     Columns are `number`, `value` (the loss), `datetime_start` and `datetime_complete` (UTC) of the
     last attempt, `duration` (of that attempt, without waiting), `params_<step>` (the algorithm),
-    `params_<step>__<hyperparameter>`, further facts as `user_attrs_...` and `system_attrs_...`, and
-    `state` in Optuna's terms. Raises `UnknownName` if the study does not exist.
+    `params_<step>__<hyperparameter>`, further properties as `user_attrs_...` and
+    `system_attrs_...`, and `state` in Optuna's terms. Raises `UnknownName` if the study does not
+    exist.
     """
     opened = open_study(store, study)
     with documents_of(study):
@@ -35,7 +36,7 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
 def table_of(
     trials: Sequence[TrialView], plan: StudyPlan, moments: Mapping[int, Moments]
 ) -> pd.DataFrame:
-    """Return the table of trials that were read, by number.
+    """Return the table of the given trials, by number.
 
     `user_attrs_configuration` is the number of the first trial of the same configuration.
     """
@@ -50,7 +51,7 @@ def table_of(
             columns[name][position] = value
     steps = list(trials[0].configuration) if trials else []
 
-    def rank(name: str) -> tuple[int, int]:  # parameters are in the order of the steps
+    def rank(name: str) -> tuple[int, int]:  # in the order of the steps
         place = next(place for place, start in enumerate(_ORDER) if name.startswith(start))
         step = name.removeprefix("params_").partition("__")[0]
         is_step = name.startswith("params_") and step in steps
@@ -63,7 +64,7 @@ def table_of(
 def attributes_of(
     trial: TrialView, plan: StudyPlan, moments: Moments | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return further facts about a trial: user attributes and system attributes.
+    """Return further properties of a trial: user attributes and system attributes.
 
     Constraints are in Optuna's form: a constraint with a value of at most 0 is met.
     """
@@ -99,7 +100,7 @@ def attributes_of(
 
 
 def writable(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of trials for files: columns with values of several types become text."""
+    """Return a table of trials for files: columns with values of several types become strings."""
     made = table.copy()
     for name in table:
         is_object = table[name].dtype == object

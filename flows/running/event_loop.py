@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 class LoopSafeFlow(Flow[P, Result]):
     """A flow that can be called inside a running event loop."""
 
-    if not TYPE_CHECKING:  # its parameters and result are those that Prefect declares
+    if not TYPE_CHECKING:  # parameters and result as declared by Prefect
 
         @errors_for_caller()
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -31,12 +31,12 @@ class LoopSafeFlow(Flow[P, Result]):
             return apart_from_loop(partial(super().__call__, *map(plain, args), **kwargs))
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Validate parameters; paths become texts, and web addresses lose their signatures."""
+        """Validate parameters; paths become strings, and web addresses lose their signatures."""
         return super().validate_parameters({n: plain(v) for n, v in parameters.items()})
 
 
 def plain(value: Any) -> Any:
-    """Return a parameter as Prefect may store it: a path as text, an address without signature."""
+    """Return a parameter as Prefect may store it: paths as strings, addresses without signature."""
     value = fspath(value) if isinstance(value, PathLike) else value
     return without_signature(value) if isinstance(value, str) else value
 
@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
 def loop_safe_flow(
     name: str,
 ) -> Callable[[Callable[P, Result]], LoopSafeFlow[P, Result]]:
-    """Return a decorator that makes functions flows which can be called inside an event loop."""
+    """Return a decorator that turns a function into a flow callable inside an event loop."""
 
     def made(function: Callable[P, Result]) -> LoopSafeFlow[P, Result]:
         return LoopSafeFlow(function, name=name, persist_result=False, log_prints=False, retries=0)
@@ -53,14 +53,14 @@ def loop_safe_flow(
 
 
 def apart_from_loop(work: Callable[[], Result]) -> Result:
-    """Do work in this thread, or in a new thread if this one runs an event loop.
+    """Do work in this thread or, if this thread runs an event loop, in a new thread.
 
-    An interrupt of this thread ends the study in the other thread where it next waits for workers,
-    usually within half a second.
+    If this thread is interrupted, the study in the other thread ends the next time it waits for
+    workers, usually within half a second.
     """
     try:
         asyncio.get_running_loop()
-    except RuntimeError:  # there is none
+    except RuntimeError:  # no event loop is running
         return work()
     interrupted, outcome = Event(), Future[Result]()
     context = copy_context()
@@ -79,5 +79,5 @@ def apart_from_loop(work: Callable[[], Result]) -> Result:
     except KeyboardInterrupt:
         interrupted.set()
         if thread.is_alive():
-            thread.join()  # it requeues its trials
+            thread.join()  # the study requeues its trials
         raise

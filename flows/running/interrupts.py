@@ -1,8 +1,8 @@
 """Signals that end a command: Ctrl-C, `kill`, a closed terminal.
 
-The first signal ends the study and everything started for it. The study stays resumable. Another
-signal at least a second later ends the process and its children at once. A study in a thread of its
-own, as in a notebook, calls `check_interrupted` wherever it waits.
+The first signal ends the study and everything that was started for it; the study can be resumed.
+Another signal, at least a second later, ends the process and its children at once. If a study runs
+in a thread of its own, as in a notebook, it calls `check_interrupted` wherever it waits.
 """
 
 import os
@@ -20,27 +20,27 @@ import psutil
 from prefect_tune.storage.waiting import was_deferred
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Handled signals; SIGHUP is left alone if `nohup` ignores it."""
+"""Signals that are handled; SIGHUP is not handled if `nohup` has switched it off."""
 _SAME_SECONDS = 1.0
 """Window in which repeated signals count as one; shells signal both a process and its group."""
 _AGAIN_SECONDS = 0.01
-"""Pause before a signal whose error was lost is sent again."""
+"""Pause before a signal is sent again, because its error was lost."""
 _SHOW_CURSOR = "\x1b[?25h"
 
 
 INTERRUPTED: ContextVar[Event | None] = ContextVar("interrupted", default=None)
-"""Set once the thread that waits for this context's study was interrupted."""
+"""Event that is set when the thread waiting for this context's study is interrupted."""
 
 
 def check_interrupted() -> None:
-    """Raise `KeyboardInterrupt` if the thread that waits for this study was interrupted."""
+    """Raise `KeyboardInterrupt` if the thread waiting for this study was interrupted."""
     interrupted = INTERRUPTED.get()
     if interrupted is not None and interrupted.is_set():
         raise KeyboardInterrupt
 
 
 class EndedBySignal(KeyboardInterrupt):
-    """A signal has ended the command; running work is requeued."""
+    """A signal ended the command; running trials are requeued."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -48,7 +48,7 @@ class EndedBySignal(KeyboardInterrupt):
 
 
 class _Handler:
-    """Raises `EndedBySignal` at the first signal, and ends the process at a later one."""
+    """Signal handler: the first signal raises `EndedBySignal`, a later one ends the process."""
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say, self._since = say, 0.0
@@ -59,7 +59,7 @@ class _Handler:
         if self._since == 0.0:
             self._since = monotonic()
             if number == signal.SIGHUP:
-                # Each write to a closed terminal would be an error.
+                # Writing to a closed terminal would raise errors.
                 nowhere = os.open(os.devnull, os.O_RDWR)
                 for terminal in self._terminals:
                     os.dup2(nowhere, terminal)
@@ -76,11 +76,11 @@ class _Handler:
         """Handle the signals from now on; return the previous handlers."""
         ignored = {
             s for s in ENDING_SIGNALS[1:] if signal.getsignal(s) is signal.SIG_IGN
-        }  # by `nohup`
+        }  # ignored, for example by `nohup`
         return {s: signal.signal(s, self) for s in ENDING_SIGNALS if s not in ignored}
 
     def raise_again(self, ignored: "sys.UnraisableHookArgs") -> None:
-        """Raise again an error that Python ignored because it was raised in a finalizer."""
+        """Raise an error again that Python ignored because a finalizer raised it."""
         error = ignored.exc_value
         if not isinstance(error, EndedBySignal):
             sys.__unraisablehook__(ignored)
@@ -89,7 +89,7 @@ class _Handler:
         Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), error.exit_code - 128)).start()
 
     def _end_at_once(self, number: int) -> None:
-        """End this process and its children, except servers that other processes may use."""
+        """End this process and all its children, except servers that other processes may use."""
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.Error, OSError):
                 if os.getsid(child.pid) == os.getsid(0):
@@ -110,7 +110,7 @@ _CURRENT: list[_Handler] = []
 
 @contextmanager
 def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
-    """Raise `EndedBySignal` in the body at a signal, after calling `say`; main thread only."""
+    """At a signal, call `say` and raise `EndedBySignal` in the body; main thread only."""
     handler = _Handler(say)
     former, former_hook = handler.take(), sys.unraisablehook
     sys.unraisablehook = handler.raise_again
@@ -125,7 +125,7 @@ def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
 
 
 def retake_interrupts() -> None:
-    """Handle signals again inside a flow run, where Prefect has replaced the handler."""
+    """Install the handler again inside a flow run, where Prefect has replaced it."""
     if _CURRENT and current_thread() is main_thread():
         _CURRENT[-1].take()
 

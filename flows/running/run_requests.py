@@ -1,8 +1,8 @@
-"""Requests that people make to a running study by setting its flow run's state in Prefect.
+"""Requests to a running study that people make in Prefect, by changing the flow run's state.
 
-Suspended or paused: the study ends and stays resumable; resuming starts its flow run again.
-Cancelling: the study ends. Runs of deployments are cancelled by a signal from their runner or
-worker, so the study leaves these to them.
+If the flow run is suspended or paused, the study ends and can be resumed, which starts the flow run
+again. If the flow run is cancelled, the study ends. Runs of deployments are cancelled by a signal
+from their runner or worker, so the study does nothing in that case.
 """
 
 import logging
@@ -28,7 +28,7 @@ _MOVED_ON = frozenset({StateType.SCHEDULED, StateType.PENDING, StateType.CANCELL
 
 
 class RunRequests:
-    """The last known state of a flow run; a slow or absent server leaves the study running."""
+    """The last known state of a flow run; if the server does not answer, the study goes on."""
 
     def __init__(self) -> None:
         self._state: State[Any] | None = None
@@ -53,7 +53,7 @@ class RunRequests:
             yield requests
         finally:
             requests._left.set()
-            thread.join(_LEAVE_SECONDS)  # a server that does not answer is not waited for
+            thread.join(_LEAVE_SECONDS)  # does not wait for a server that does not answer
 
     @property
     def may_ask(self) -> bool:
@@ -61,14 +61,14 @@ class RunRequests:
         return not (self.is_suspended or self.is_ended)
 
     def obey(self) -> None:
-        """Raise `Pause` if the run is suspended, and `Abort` if it is cancelled or has moved on.
+        """Raise `Pause` if the run was suspended, or `Abort` if it was cancelled or ended.
 
-        Call it when no trial is running.
+        Call this only when no trial is running.
         """
         if self.may_ask:
             return
         if not self._is_deployed and self._state is not None:
-            # Nobody else gives a run without a deployment its final state.
+            # Without a deployment, nobody else sets the final state of the run.
             flow_run_id = self._state.state_details.flow_run_id
             message = "ended in Prefect; the same command resumes the study"
             try:
@@ -84,7 +84,7 @@ class RunRequests:
         raise Abort("the flow run was ended in Prefect")
 
     def note(self, run: FlowRun) -> None:
-        """Take the requests from a flow run as the server knows it."""
+        """Update the requests from the server's state of a flow run."""
         state = run.state
         if state is None:
             return

@@ -27,7 +27,7 @@ def promote(
 ) -> dict[str, Any]:
     """Make the model of a study the champion of its series.
 
-    Without a study, the model of the newest study with one becomes the champion.
+    If no study is named, the newest study that has a model is used.
 
     Returns:
         The series, its champion, and the former champion.
@@ -40,10 +40,10 @@ def promote(
 
 
 def promote_study(store: ArtifactStore, series: str, study: str | None = None) -> dict[str, Any]:
-    """Make the model of a study, by default the newest one with a model, the champion.
+    """Make the model of a study (by default the newest one with a model) the champion.
 
-    Nothing changes if it already is. Raises `UnknownName` if the series does not exist or has
-    no such study; `BadInput` if the study has no model, or a run holds the series.
+    Nothing changes if the model is already the champion. Raises `UnknownName` if the series does
+    not exist or has no such study; `BadInput` if the study has no model, or a run holds the series.
     """
     with closing(LockedSeries(store, series)) as locked:
         before = locked.read()
@@ -65,7 +65,7 @@ def promote_study(store: ArtifactStore, series: str, study: str | None = None) -
 
 
 def roll_back(store: ArtifactStore, series: str) -> dict[str, Any]:
-    """Promote the kept copy of the champion before; the current champion is not kept.
+    """Make the former champion the champion again; the current champion is not kept.
 
     Raises `UnknownName` if the series does not exist; `BadInput` if no former champion is kept, or
     a run holds the series.
@@ -89,10 +89,10 @@ def set_champion(
     by: str,
     reason: str,
 ) -> None:
-    """Save a series with another champion, keep its model, and send the event.
+    """Save a series with another champion, keep a copy of the model, and send an event.
 
-    `run` is a run with a new decision, if any. A model is copied before, because a resumed study
-    replaces its own.
+    `run` is a run with a new decision, or None. The copy is needed, because a resumed study
+    replaces its model.
     """
     decision = None if run is None else run.decision
     compared = None if decision is None else decision.compared
@@ -118,7 +118,7 @@ def set_champion(
 def _set_by_hand(
     locked: LockedSeries, before: Series, champion: Champion, by: str, reason: str
 ) -> dict[str, Any]:
-    """Set the champion unless it is the champion already; return the change."""
+    """Change the champion by hand, unless it is already the champion; return the change."""
     current = before.champion
     former = None if current is None else current.study
     is_changed = current is None or current.record != champion.record

@@ -1,4 +1,4 @@
-"""A series that this process alone may change."""
+"""A series that only this process may change."""
 
 from time import monotonic, sleep
 
@@ -16,14 +16,14 @@ class SeriesBusy(BadInput):
 
 
 class LockedSeries:
-    """A series, which need not exist yet, whose lease this process holds until `close`.
+    """A series (which need not exist yet) whose lease this process holds until `close`.
 
     Changes raise `LeaseLost` if another process has taken the lease.
 
     Args:
         store: The store of the series.
-        name: Its name.
-        seconds: Longest wait for the process that holds it.
+        name: Name of the series.
+        seconds: Longest wait for another process that holds the series.
 
     Raises:
         SeriesBusy: If another run holds the series.
@@ -43,8 +43,8 @@ class LockedSeries:
             sleep(_POLL_SECONDS)
 
     def close(self) -> None:
-        """Release the lease; do nothing if it is released already."""
-        if self._is_locked:  # meanwhile, another run of this process may hold it
+        """Release the lease, unless it was already released."""
+        if self._is_locked:  # another run of this process may hold the lease by now
             self._is_locked = False
             self.store.leases.release(series_lease(self.name))
 
@@ -53,23 +53,23 @@ class LockedSeries:
         return find_series(self.store, self.name)
 
     def model_copy(self, study: str) -> str:
-        """Return the record for a copy of a study's current model; another model has another."""
+        """Return the record for a copy of a study's current model, which names this model."""
         digest = self.store.records.parts(model_record(study))["model"].digest
         return champion_record(self.name, study, digest)
 
     def keep_model(self, champion: Champion) -> None:
-        """Copy the current model of a study as a champion, unless that is done."""
+        """Copy the current model of a study as a champion, unless a copy exists."""
         if not self.store.records.exists(champion.record):
             self.store.records.copy(model_record(champion.study), champion.record, self._user)
 
     def release_models(self) -> None:
-        """Release the copies of models that are not kept any more."""
+        """Release copies of models that are no longer kept."""
         series, records = self.table.find(self.name), self.store.records
         kept = {champion.record for champion in series.champions} if series else set()
         records.release(self._user, [r for r in records.used_by(self._user) if r not in kept])
 
     def delete(self) -> None:
-        """Delete the series and the copies of its champions; its studies stay."""
+        """Delete the series and the copies of its champions, but not its studies."""
         self.table.delete(self.name)
         self.release_models()
 

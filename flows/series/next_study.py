@@ -53,7 +53,7 @@ class SeriesStudy(PreparedStudy):
 
     Attributes:
         locked: The series.
-        is_new: Whether the run has entered the study.
+        is_new: Whether the run has created the study.
         nothing_to_do: Reason why the run ends at once; empty if it does not.
     """
 
@@ -83,20 +83,20 @@ def prepare_run(
     *,
     flow_run_id: str | None = None,
 ) -> PreparedStudy:
-    """Prepare a study as `prepare` does, or the next run of the series that the request names.
+    """Prepare a study as `prepare` does or, if a series is named, the next run of the series.
 
-    Raises `SeriesBusy` if another run holds the series, and `BadInput` if the request asks another
-    question, or the data lacks columns that the champion needs.
+    Raises `SeriesBusy` if another run holds the series, and `BadInput` if the request does not fit
+    the question of the series, or if the data lacks columns that the champion needs.
     """
     name, copy = request.options.series, request.options.input
     if name is None:
         return prepare(request, store, default_name, reader, flow_run_id=flow_run_id)
     if copy is not None:
         raise BadInput(
-            "a run of a series uses the data as it is now",
+            "a run of a series always reads the current data",
             option="input",
             value=copy,
-            remedy="omit it; an interrupted study continues on its stored copy anyway",
+            remedy="omit the option; an interrupted study continues on its stored copy anyway",
         )
     series, ledger = SeriesTable(store.database).find(name), Ledger(store.database)
     last = None if series is None else ledger.study(series.runs[-1].study)
@@ -112,7 +112,7 @@ def prepare_run(
 
 @dataclass(frozen=True)
 class _Run:
-    """A run of a series that has not decided yet."""
+    """A run of a series before it has decided what to do."""
 
     locked: LockedSeries
     given: StudyRequest
@@ -134,11 +134,12 @@ class _Run:
             metric=metric_named(question.metric),
             texts=() if plan is None else plan.texts,
         )
-        if stored is None or plan is None or stored.name != last.study:  # a person removed it
+        # If a person removed the last study, a new one is started.
+        if stored is None or plan is None or stored.name != last.study:
             return self._started(request, series, plan)
         now, known = comparable(request.options), plan.options.quantity_digests
         names = [name for name in OPTIONS if last.options.get(name) != now.get(name)]
-        problem = plan.problem  # options may also differ by the code that they name
+        problem = plan.problem  # the code that options name may also differ
         if problem.space_code:
             is_other_space = has_other_code(plan, request)
         else:
@@ -173,7 +174,7 @@ class _Run:
 
     def _resumed(self, plan: StudyPlan, last: SeriesRun, reason: str, **rule: Any) -> SeriesStudy:
         is_whole = self.locked.store.records.is_whole(plan.problem.records[0])
-        copy = "stored" if is_whole else None  # a damaged copy is imported again
+        copy = "stored" if is_whole else None  # if the copy is damaged, import the data again
         request = self.given.with_options(study=last.study, input=copy, **rule)
         return self._entered(request, reason)
 
@@ -194,11 +195,11 @@ class _Run:
             stored = None if champion is None else ledger.study(champion.study)
             if stored is not None:
                 problem = StudyPlan.from_stored(stored).problem
-                with suppress(RecordDamaged):  # the comparison with the champion reports it
+                with suppress(RecordDamaged):  # the comparison with the champion will report this
                     check_needs(stored.name, load_dataset(store, problem.dataset), dataset)
         if last is not None:
             identity = last.fixed_test or ()
-            with suppress(RecordDamaged):  # then the changes are unknown
+            with suppress(RecordDamaged):  # without the former data, the changes are unknown
                 before = load_dataset(store, last.problem.dataset)
                 changes = changes_between(before, dataset)
                 identity = settled_columns(before, dataset, identity)
@@ -227,7 +228,7 @@ class _Run:
     def _begin(
         self, series: Series | None, run: SeriesRun, dataset: Dataset, plan: StudyPlan
     ) -> tuple[FirstEvents, Callable[[Connection], None]]:
-        """Return the first events of a new study, and the function that enters its run."""
+        """Return the first events of a new study, and a function that records the run."""
         events: FirstEvents = []
         if series is None:
             question = to_document(Question.of_study(plan, dataset))
@@ -241,7 +242,7 @@ class _Run:
         return events, partial(self.locked.table.write, series, run)
 
     def _entered(self, request: StudyRequest, reason: str, **new: Any) -> SeriesStudy:
-        """Enter or resume the study of the run; `reason` is a note, and `new` is of `prepare`."""
+        """Create or resume the study of the run; `reason` is a note for the user."""
         prepared = prepare(
             request, self.locked.store, reader=self.reader, flow_run_id=self.flow_run_id, **new
         )
@@ -261,7 +262,7 @@ SKIPPED = "Skipped"
 
 
 def send_changes(prepared: SeriesStudy) -> None:
-    """Send Prefect an event if the run starts a new study on other data than the study before."""
+    """Send an event if the run starts a new study, and its data differs from the study before."""
     *earlier, run = prepared.locked.read().runs
     if prepared.is_new and earlier and run.changes not in {None, Changes()}:
         facts = {"study": run.study, "former": earlier[-1].study, "rows": run.rows}
@@ -269,13 +270,13 @@ def send_changes(prepared: SeriesStudy) -> None:
 
 
 def end_at_once(prepared: SeriesStudy) -> State[Any]:
-    """Record a run that has nothing to do; return a completed state with the last study."""
+    """Record a run with nothing to do; return a completed state with the last study."""
     series, study = prepared.locked.read(), prepared.name
     run = series.runs[-1]
     prepared.locked.table.save(series, replace(run, skipped=run.skipped + 1))
     tags = dict.fromkeys([*flow_run.tags, f"series:{series.name}", f"study:{study}"])
     with suppress(Exception), get_client(sync_client=True) as client:
-        # A retry of the flow run would record a second skip.
+        # Otherwise a retry of the flow run would record a second skip.
         client.update_flow_run(UUID(str(flow_run.id)), name=f"{study} (skipped)", tags=list(tags))
     message = f"series {series.name}: {prepared.nothing_to_do}"
     return Completed(
@@ -284,15 +285,15 @@ def end_at_once(prepared: SeriesStudy) -> State[Any]:
 
 
 _STUDIES, _TRIALS = 3, 200
-"""Most studies, and most full trials of all of them together, that a prior is made from."""
+"""Most studies, and most full trials in total, from which a prior is made."""
 
 
 def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) -> Prior | None:
-    """Return the prior of a new study from the newest studies of its series; None without trials.
+    """Return a prior for a new study from the newest studies of the series; None without trials.
 
-    Trials outside the space, or that violate the constraints of the new study, are skipped. Initial
-    configurations that the user gave replace those that the prior would evaluate first; these take
-    at most half of a given number of trials.
+    Trials outside the space, or violating the constraints of the new study, are skipped. The prior
+    also has configurations to evaluate first, at most half of a given number of trials; initial
+    configurations given by the user replace them.
     """
     trials: list[PriorTrial] = []
     used: list[str] = []
@@ -304,14 +305,14 @@ def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) ->
             used.append(run.study)
         n, n_left = len(found), _TRIALS - len(trials)
         chosen = np.arange(n)
-        if n > n_left:  # the best half of them, and others evenly
+        if n > n_left:  # half of them the best, the others evenly spaced
             evenly = np.linspace(n_left // 2, n - 1, n_left - n_left // 2).round().astype(int)
             chosen = np.concatenate([chosen[: n_left // 2], evenly])
         trials += [PriorTrial(*found[position], runs_ago) for position in chosen]
     if not trials:
         return None
     start = best_and_diverse(trials)
-    if plan.options.trials is not None:  # a short study is not spent on repetitions alone
+    if plan.options.trials is not None:  # a short study must not consist of repetitions only
         start = start[: max(1, plan.options.trials // 2)]
     if plan.options.start is not None:
         start = tuple(Configuration.from_json(c, space) for c in plan.start_configurations)
@@ -327,6 +328,6 @@ def _full_trials(
             evaluation = document["evaluation"]
             if violation(constraints, evaluation["constraints"]) > 0:
                 continue
-            with suppress(ValueError):  # a configuration outside the space
+            with suppress(ValueError):  # skips configurations outside the space
                 query = Query.from_json(document["query"], space)
                 yield query.configuration, float(evaluation["loss"])

@@ -1,8 +1,8 @@
-"""Promotion: after each study of a series, whether its model replaces the champion.
+"""Promotion: the decision, after each study of a series, whether its model replaces the champion.
 
-The models are compared in a sandbox of the study, within the limits of a trial, because they run
-users' code. A decision and the change of the champion are one transaction. If the process is killed
-before it, the resumed study decides; if it is killed after it, the study does not decide again.
+Because models may run users' code, they are compared in a sandbox, within the limits of a trial. A
+decision and the change of the champion are one transaction. If the process is killed before the
+transaction, the resumed study decides; if it is killed later, the study does not decide again.
 """
 
 from contextlib import closing, nullcontext
@@ -37,11 +37,12 @@ def decide_promotion(
     observer: Observer,
     locked: LockedSeries | None,
 ) -> None:
-    """Decide on the model of a study of a series, unless it was decided on before.
+    """Decide whether the model of a study becomes champion, unless this was decided before.
 
-    `locked` is the series of a run of it; None for a study that a person resumed by its name, whose
-    model is decided on if the series still has the study and is free. A comparison that fails is a
-    decision too. Raises `StoreLost` if the store becomes unusable.
+    `locked` is the series if a run of the series holds it. It is None if a person resumed the study
+    by name; then the decision is made if the series still has the study and no run holds the
+    series. A failed comparison is a decision, too. Raises `StoreLost` if the store becomes
+    unusable.
     """
     name, store = study.plan.options.series, study.store
     if name is None or not store.records.exists(model_record(study.name)):
@@ -64,7 +65,7 @@ def _decide(
     run = None if series is None else series.run_of(study.name)
     if series is None or run is None:
         return
-    # A resumed study may have another model, and then gets another decision.
+    # If a resumed study has another model, there is another decision.
     decided = {run.decision.model if run.decision else "", *(c.record for c in series.champions)}
     if model not in decided:
         decision = _decision(series, study, model, running, context)
@@ -106,13 +107,13 @@ def _decision(
         if rule == "never":
             reason = "not promoted, because of --promotion never"
             return Decision(promoted=False, outcome="never", reason=reason, model=model)
-        reason = "champion, as the first model of the series"
+        reason = "champion, because it is the first model of the series"
         return Decision(promoted=True, outcome="first", reason=reason, model=model)
     number = series.n_tests + 1
     level = level_of(number) if rule == "better" else LEVEL
     rules = DecisionRules(
         identity=study.plan.fixed_test or (),
-        excludes_test_rows=champion.by != "rule",  # test rows may have selected the champion
+        excludes_test_rows=champion.by != "rule",  # they may have decided
         margin=study.plan.options.margin or 0.0,
         level=level,
         decision=number,
@@ -129,7 +130,7 @@ def _decision(
         comparison: ModelComparison = running.run(compare_models, parameters)
     except StoreLost:
         raise
-    except Exception as error:  # such as a dead process, or a removed study
+    except Exception as error:  # for example, a process died or a study was removed
         comparison = ModelComparison(0, problem=masked(str(error).split("\n", 1)[0]))
     compared, losses = comparison.compared, losses_of(series)
     is_tested = rule == "better" and compared is not None
@@ -143,7 +144,7 @@ def _decision(
     else:
         details = (
             f": not enough rows ({counted(comparison.n_rows, 'test row')} that the champion "
-            f"{champion.study} does not depend on; a comparison needs {LEAST_ROWS})"
+            f"{champion.study} has not seen; a comparison needs {LEAST_ROWS})"
         )
     outcome: Outcome
     if rule != "better":

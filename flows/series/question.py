@@ -1,4 +1,4 @@
-"""The question of a series, which its first study fixes, and the differences between its data."""
+"""The question of a series, fixed by its first study, and differences between its data sets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,19 +31,19 @@ _FIXED = ("target", "metric", "positive", "group", "key", "time", "test_size")
 _FREE = frozenset(
     {"data", "labels", "test", "trials", "budget", "promotion", "margin", "series", "no_cache"}
 )
-"""Other options whose change does not make another study: data is compared by its content."""
+"""Other options whose change does not require a new study, because data is compared by content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The common part of all studies of a series.
+    """The settings that all studies of a series share.
 
     Attributes:
         kind: Kind of the data: `table` or `events`.
-        predicts: Kind of the target.
-        has_test: Whether test rows come from a file of their own.
-        looks_forward: Whether test rows are the newest ones.
-        identity: Columns of the first study that identify a row, if no group or key does.
+        predicts: Kind of target.
+        has_test: Whether test rows come from a separate file.
+        looks_forward: Whether test rows are the newest rows.
+        identity: Columns that identify a row, from the first study, unless a group or key does.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class Question:
 
     @classmethod
     def of_study(cls, plan: StudyPlan, dataset: Dataset) -> Self:
-        """Return the question of the first study of a series."""
+        """Return the question that the first study of a series fixes."""
         options = plan.options
         is_bounded = any(b.quantity.name in OF_POSITIVES for b in options.bounds)
         is_asked = is_bounded or plan.problem.find_metric().declared.asks_positive
@@ -78,7 +78,7 @@ class Question:
         )
 
     def completed(self, series: str, options: StudyOptions) -> StudyOptions:
-        """Return options with the fixed values; raise `BadInput` if they ask another question."""
+        """Return options with the values of the question; raise `BadInput` if given ones differ."""
         for name in _FIXED:
             given, known = getattr(options, name), getattr(self, name)
             if given is not None and given != known:
@@ -90,11 +90,11 @@ class Question:
             raise _another(series, "gap", f"{options.gap:g} s", None)
         gap = options.gap
         if gap is None and self.looks_forward and self.time is None:
-            gap = 0.0  # of events, where only a gap tells that folds look forward
+            gap = 0.0  # for events, only --gap tells that folds look forward
         return replace(options, gap=gap, **{name: getattr(self, name) for name in _FIXED})
 
     def check_data(self, series: str, dataset: Dataset) -> None:
-        """Raise `BadInput` if the series has data of another kind."""
+        """Raise `BadInput` if the new data is of another kind than the data of the series."""
         for what, given, known in (
             ("data", dataset.kind, self.kind),
             ("target", dataset.target, self.predicts),
@@ -109,7 +109,7 @@ class Question:
 def _another(series: str, option: str, given: object, known: object) -> BadInput:
     shown = "none" if known is None else known
     return BadInput(
-        f"series {series!r} asks another question, with --{option} {shown}",
+        f"series {series!r} has --{option} {shown}, which cannot change within a series",
         option=option,
         value=given,
         remedy="omit the option, or choose another --series name",
@@ -117,18 +117,18 @@ def _another(series: str, option: str, given: object, known: object) -> BadInput
 
 
 def comparable(options: StudyOptions) -> dict[str, Any]:
-    """Return the given options that make another study if they change, as JSON values."""
+    """Return those given options whose change requires a new study, as JSON values."""
     stored = json_values(options.to_json())
     names = (name for name in stored if name not in _FREE and name not in _FIXED)
     return {name: stored[name] for name in names if options.is_given(name)}
 
 
 _NAMED = 10
-"""Most columns named that differ in nearly all rows."""
+"""Most columns that are named for differing in nearly all rows."""
 
 
 def changes_between(old: Dataset, new: Dataset) -> Changes:
-    """Return the differences of a new data set from an old one of the same kind."""
+    """Return the differences between an old and a new data set of the same kind."""
     has_key = old.groups is None and old.ids is not None
     common = () if has_key else common_columns(old, new)
     settled = settled_columns(old, new, common)
@@ -165,9 +165,9 @@ def _column_names(dataset: Dataset) -> set[str]:
 
 
 def _row_changes(old: Dataset, new: Dataset, columns: Sequence[str]) -> tuple[int, int, int]:
-    """Return the numbers of added rows, of removed rows, and of rows with another target.
+    """Count added rows, removed rows, and rows whose target alone changed.
 
-    Equal rows count as often as they occur. `columns` identify the rows of a table without a key.
+    Equal rows are counted separately. `columns` identify the rows of a table without a key.
     """
     if isinstance(old.X, EventRows) and isinstance(new.X, EventRows):
         both = [_event_row_hashes(old.X), _event_row_hashes(new.X)]
@@ -179,7 +179,7 @@ def _row_changes(old: Dataset, new: Dataset, columns: Sequence[str]) -> tuple[in
     labelled = []
     for rows, dataset in zip(both, (old, new), strict=True):
         targets = pd.Series(dataset.y)
-        if dataset.classes:  # two data sets may number their classes differently
+        if dataset.classes:  # two data sets may number classes differently
             names = pd.Index([label_text(label) for label in dataset.classes])
             codes = dataset.y.astype(np.intp)
             targets = pd.Series(pd.Categorical.from_codes(codes, names))
@@ -188,7 +188,7 @@ def _row_changes(old: Dataset, new: Dataset, columns: Sequence[str]) -> tuple[in
 
 
 def _differences(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> tuple[int, int]:
-    """Return how many hashes were added and removed."""
+    """Return the numbers of added and removed hashes."""
     before, now = pd.Series(old).value_counts(), pd.Series(new).value_counts()
     growth = now.sub(before, fill_value=0)
     return int(growth.clip(lower=0).sum()), int(-growth.clip(upper=0).sum())

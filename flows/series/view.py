@@ -28,7 +28,7 @@ def read_series(store: ArtifactStore, name: str) -> Series:
 
 
 def series_of(store: ArtifactStore, plan: StudyPlan) -> Series | None:
-    """Read the series of a study; None if the study has none, or its series was removed."""
+    """Read the series of a study; None without a series, or if the series was removed."""
     name = plan.options.series
     if name is None or SeriesTable(store.database).find(name) is None:
         return None
@@ -56,7 +56,7 @@ def losses_of(series: Series) -> LossWords:
 
 
 def run_cells(series: Series, run: SeriesRun) -> dict[str, str]:
-    """Return a run as texts by the headings of a table."""
+    """Return the cells of a run for a table, by heading."""
     losses, changes = losses_of(series), "first study" if run.number == 1 else "unknown"
     if run.changes is not None:
         changes = ", ".join(change_texts(run.changes)) or "same rows"
@@ -74,7 +74,7 @@ def run_cells(series: Series, run: SeriesRun) -> dict[str, str]:
 
 
 def change_texts(changes: Changes) -> Iterator[str]:
-    """Yield differences of data in a few words each, such as `+12 rows` and `-1 column`."""
+    """Yield short descriptions of changes of the data, such as `+12 rows` and `-1 column`."""
     for n_added, n_removed, word in (
         (changes.rows_added, changes.rows_removed, "row"),
         (changes.columns_added, changes.columns_removed, "column"),
@@ -99,7 +99,7 @@ def _reused_text(reused: Reused) -> str:
 
 
 def _model_text(series: Series, run: SeriesRun) -> str:
-    """Return the place of a study's model in the series."""
+    """Describe the place of a study's model in the series."""
     for champion in series.champions:
         if champion.study == run.study:
             place = "champion" if champion == series.champion else "former champion"

@@ -1,8 +1,8 @@
-"""Turns parameters into a study in the ledger, and reports errors in the input before any work.
+"""From parameters to a study in the ledger; errors in the input are reported before any work.
 
-- `prepare`: the whole preparation, the study it results in, and its handover to a flow
-- `study_input`: parsed options with what they name, and the data and space of a new study
+- `prepare`: the whole preparation, the prepared study, and its handover to a flow
+- `study_input`: parsed options with the metric and space they name, and the data of a new study
 - `resolve`: the plan of a new study, with its initial configurations
 - `resume`: the plan of an existing study, merged with a request
-- `output_files`: outputs that replace no input
+- `output_files`: checks that outputs do not replace inputs
 """

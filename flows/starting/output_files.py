@@ -1,4 +1,4 @@
-"""Output files of commands, which never replace a file that the command or its study reads."""
+"""Output files of commands, which must not replace files that the command or its study reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +16,7 @@ from prefect_tune.tasks.data.location import SUFFIXES
 _INPUTS = ("data", "labels", "test", "space", "start")
 """Options that may name files."""
 _OF_STORE = ("cache", "records", "tmp", "store.json", "index.sqlite")
-"""Folders and files of a store."""
+"""Names of the folders and files in a store."""
 
 
 def check_output(
@@ -25,16 +25,16 @@ def check_output(
     store: ArtifactStore | None = None,
     studies: Iterable[str] = (),
 ) -> Path:
-    """Return the path of an output file. Call it before any work.
+    """Return the path of an output file, after checks. Call this function before any work.
 
     Args:
         out: The file to write.
         read: Files and folders that the command reads.
         store: Store that the command reads, or None.
-        studies: Names of studies in the store, whose files are inputs too.
+        studies: Names of studies in the store whose files count as inputs, too.
 
     Raises:
-        BadInput: If the file cannot be written, or is one of the inputs, also by a link.
+        BadInput: If the file cannot be written, or is (or links to) one of the inputs.
     """
     path = Path(expanduser(out)).absolute()  # noqa: PTH111 - pathlib raises for unknown users
     try:
@@ -57,7 +57,7 @@ def check_output(
                 name = Path(plan.space.rpartition(":")[0]).name
                 files.append(str(Path(behind.folder) / name))
             inputs |= dict.fromkeys(files, of_study)
-            # A relative path may be one of another working folder.
+            # A relative path may be relative to another working folder.
             relative = {file for file in plan.source.files if not Path(file).is_absolute()}
             if path.name in {Path(file).name for file in relative}:
                 inputs[str(path)] = f"named like {of_study}"
@@ -76,14 +76,14 @@ def input_files(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _would_change(path: Path, kept: Path) -> bool:
-    """Return whether writing a file changes another file, or a folder of data or of a store."""
+    """Return whether writing a file would change another file, or a folder of data or a store."""
     kept = kept.expanduser()
     with suppress(OSError):
         if kept.is_dir():
             is_below = path.resolve().is_relative_to(kept.resolve())
             if is_below and (kept.name in _OF_STORE or path.name.lower().endswith(SUFFIXES)):
                 return True
-            # A file of the folder may be a link to a file elsewhere.
+            # A file in the folder may be a link to a file elsewhere.
             files = (file for file in kept.rglob("*") if file.name.lower().endswith(SUFFIXES))
             return path.exists() and any(file.exists() and file.samefile(path) for file in files)
         return path.exists() and kept.exists() and kept.samefile(path)

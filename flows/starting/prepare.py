@@ -1,8 +1,8 @@
-"""Prepares a study: checks all input, then enters the study in the ledger.
+"""Preparation of a study: checks all input, then enters the study in the ledger.
 
-A command prepares before its flow run begins and hands the result to the flow. The flow gets the
-same parameters as from any other caller, but does not read the input again. A DataFrame stays out
-of the parameters, which Prefect stores and shows.
+A command prepares the study before its flow run begins, and hands the prepared study to the flow.
+The flow gets the same parameters as from any other caller, but does not read the input again. A
+DataFrame is kept out of the parameters, because Prefect stores and shows parameters.
 """
 
 import re
@@ -46,18 +46,18 @@ Prepared = TypeVar("Prepared")
 
 
 class Handover(Generic[Prepared]):
-    """Holds one prepared value with its parameters, separately for each calling thread."""
+    """Holder of one prepared value with its parameters, separately for each thread."""
 
     def __init__(self) -> None:
         self._offers: ContextVar[list[tuple[Mapping[str, Any], Prepared]]] = ContextVar("offers")
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        """Pickle without the value: Prefect sends the flow with its globals to workers."""
+        """Pickle without the value, because Prefect sends the flow with its globals to workers."""
         return type(self), ()
 
     @contextmanager
     def offered(self, parameters: Mapping[str, Any], prepared: Prepared) -> Iterator[None]:
-        """Offer a value to the flow called in the body with these parameters."""
+        """Offer a value to a flow that the body calls with these parameters."""
         known = {name: plain(value) for name, value in parameters.items()}
         token = self._offers.set([(known, prepared)])
         try:
@@ -66,7 +66,7 @@ class Handover(Generic[Prepared]):
             self._offers.reset(token)
 
     def take(self, parameters: Mapping[str, Any]) -> Prepared | None:
-        """Return the value prepared with equal parameters, once, and handle signals again."""
+        """Return (once) the value prepared with equal parameters, and handle signals again."""
         offers = self._offers.get([])
         if not offers or offers[0][0] != dict(parameters):
             return None
@@ -81,9 +81,9 @@ class PreparedStudy:
 
     Attributes:
         notes: Notes on the data and on decisions, for the user.
-        since: Reading of `time.monotonic` from which the budget counts.
-        is_compared: Whether it is one of several studies of a comparison that run at once, each
-            with one worker and a cache area of its own. `workers` is the number of these studies.
+        since: Reading of `time.monotonic` at which the budget starts.
+        is_compared: Whether the study belongs to a comparison, whose studies run at once, each with
+            one worker and a separate cache area. `workers` is then the number of these studies.
         has_shown_notes: Whether the user has seen the notes.
     """
 
@@ -115,7 +115,7 @@ class PreparedStudy:
         return {**parameters, "study": self.name}
 
     def release(self) -> None:
-        """Release what the study holds until its flow run has ended: here nothing."""
+        """Release locks that are held until the flow run has ended; here there are none."""
 
     def finished(self) -> dict[str, Any] | None:
         """Return the summary if the study is complete."""
@@ -126,9 +126,10 @@ class PreparedStudy:
 FirstEvents = list[tuple[str, Mapping[str, Any]]]
 """Kinds and bodies of the events that a study begins with."""
 BeginStudy = Callable[[StudyPlan], tuple[FirstEvents, Callable[[Connection], None]]]
-"""Returns the first events of a new study, and what changes in the transaction that enters it."""
+"""Function that returns a new study's first events, and changes for the transaction that enters it.
+"""
 HANDOVER: Handover[PreparedStudy] = Handover()
-"""Passes a study from `run`, `retry` and callers with a DataFrame to their flows."""
+"""Hands a study over from `run`, `retry` and callers with a DataFrame to the flow."""
 
 
 def prepare(
@@ -142,12 +143,12 @@ def prepare(
     fixed_test: tuple[str, ...] | None = None,
     begin: BeginStudy = lambda _: ([], lambda _: None),
 ) -> PreparedStudy:
-    """Read and check the input, and enter the study in the ledger or find it there.
+    """Read and check the input, and create the study in the ledger or find an existing one.
 
-    By default, a new study is named after data, method and time. A study in a comparison ignores
+    By default, a new study is named after data, method and time. A study of a comparison ignores
     earlier studies. `flow_run_id` is None for a command, which prepares before its flow run.
-    `fixed_test` is as for `resolve`, and `begin` is called before a new study is entered.
-    Raises `BadInput`, `UnknownName` or `StoreRefused` if an option cannot be used.
+    `fixed_test` is as in `resolve`; `begin` is called before a new study is entered. Raises
+    `BadInput`, `UnknownName` or `StoreRefused` if an option cannot be used.
     """
     since, ledger = monotonic(), Ledger(store.database)
     name = request.options.study or default_name
@@ -177,13 +178,13 @@ def prepare(
         events, also = begin(plan)
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         default = f"{study_name_from(plan.data_name)}-{plan.method}-{now}"
-        others = (f"{default}-{number}" for number in count(2))  # some start in the same second
+        others = (f"{default}-{number}" for number in count(2))  # some start in one second
         for each in (name,) if name else chain([default], others):
             if ledger.create_study(each, plan.problem.to_json(), plan.to_json(), events, also):
                 store.records.link(plan.problem.records, each)
                 entered = replace(plan, options=replace(plan.options, study=each)), [*new.notes]
                 break
-        else:  # another process has just taken the name
+        else:  # another process has just used this name
             entered = resumed()
     if entered is None:
         raise BadInput(f"study {name!r} was removed while it was being started")
@@ -202,9 +203,9 @@ def prepare_retry(
 ) -> PreparedStudy:
     """Find a study and check that its failed trials (all by default) can be rerun.
 
-    `study` may name a series, whose newest study is meant. `parameters` are as for `tune`; None
-    keeps the study's value or the default. Raises `UnknownName`, `BadInput` or `StoreRefused` if
-    the study or a failed trial does not exist, or another process runs the study.
+    `study` may name a series, which stands for its newest study. `parameters` are those of `tune`;
+    None keeps the study's value or the default. Raises `UnknownName`, `BadInput` or `StoreRefused`
+    if the study or a failed trial does not exist, or another process runs the study.
     """
     given = StudyOptions.parse(parameters)
     opened = open_store(store_address(given.store, given.database))
@@ -214,7 +215,7 @@ def prepare_retry(
     for number in trials or ():
         if number not in failed:
             raise BadInput(
-                f"trial {number} of study {study!r} has not failed; failed ones: "
+                f"trial {number} of study {study!r} has not failed; failed trials: "
                 f"{', '.join(map(str, failed)) or 'none'}"
             )
     check_plugins(plan.problem.running_plugins)
@@ -224,11 +225,11 @@ def prepare_retry(
 
 
 _EARLIER_STUDIES, _EARLIER_READ = 5, 20
-"""Number of earlier studies used, and number of newest studies searched for them."""
+"""Number of earlier studies that are used, and number of newest studies that are searched."""
 
 
 def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds, ...]:
-    """Return the mean seconds of each algorithm in the last studies of the same space."""
+    """Return the mean seconds of each algorithm in recent studies of this space."""
     known: list[Sequence[PortableSeconds]] = []
     for name in ledger.study_names()[:_EARLIER_READ]:
         stored = ledger.study(name)
@@ -247,14 +248,14 @@ def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds
 
 
 def study_name_from(text: str) -> str:
-    """Return a text as the beginning of a study's name, which `--study` accepts."""
-    bare = "".join(c for c in normalize("NFKD", text) if not combining(c))  # accents dropped
+    """Turn a text into the beginning of a study name that `--study` accepts."""
+    bare = "".join(c for c in normalize("NFKD", text) if not combining(c))  # drops accents
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", bare)
     return plain.lstrip("._-")[:50] or "data"
 
 
 def name_of_flow_run(store: ArtifactStore, flow_run: str, flow_run_id: str) -> str:
-    """Return the name of a study of a deployment: its flow run's, with an id if that is taken."""
+    """Return a name for a study of a deployment: the flow run's name, with an id if taken."""
     name, ledger = study_name_from(flow_run), Ledger(store.database)
     with_id, stored = f"{name}-{flow_run_id[:8]}", ledger.study(name)
     is_taken = stored is not None and StudyPlan.from_stored(stored).flow_run_id != flow_run_id

@@ -1,4 +1,4 @@
-"""A new study: reads the input, checks options and resolves omitted ones."""
+"""A new study: reads the input, checks the options, and resolves omitted options."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ _DEMO_TRIALS, _DEMO_SECONDS = 20, 120.0
 
 @dataclass(frozen=True)
 class NewStudy:
-    """A study that is checked and not yet in the ledger."""
+    """A study that was checked, but is not in the ledger yet."""
 
     plan: StudyPlan
     dataset: Dataset
@@ -63,11 +63,11 @@ def resolve(
     reader: InputReader,
     fixed_test: tuple[str, ...] | None = None,
 ) -> NewStudy:
-    """Read the input, check the options of a new study, and resolve omitted ones.
+    """Read the input of a new study, check its options, and resolve omitted options.
 
-    With `fixed_test`, a hash of these columns fixes the test rows (see `row_ids`). An empty tuple
-    stands for the columns of this data set. Nothing is stored. Raises `BadInput` or `UnknownName`
-    if an option cannot be used.
+    If `fixed_test` is given, a hash of these columns decides the test rows (see `row_ids`); an
+    empty tuple stands for all columns of this data set. Nothing is stored. Raises `BadInput` or
+    `UnknownName` if an option cannot be used.
     """
     given = request.options
     method = given.method or DEFAULT_METHOD
@@ -94,7 +94,7 @@ def resolve(
     )
     optimizer = check_method(method, given.option, space, objective)
     race, start = given.race, list[Configuration]()
-    if race is None:  # by default if racing is known to help
+    if race is None:  # on by default where racing is known to help
         is_served = given.use_cache if (objective.n_folds or 1) > 1 else is_large(objective)
         race = optimizer.method.is_raced and is_served and not optimizer.is_of_paper
     if given.start is not None:
@@ -155,8 +155,8 @@ def resolve(
         notes.append(Note(text, "method", method, f"{honoring} searches within them"))
     if trials is not None and trials < (needed := optimizer.fewest_started):
         text = (
-            f"method {method} starts {needed} configurations before it runs one in full; if "
-            f"only {trials} can start, the method continues with the best of these"
+            f"method {method} starts {needed} configurations before it evaluates one in full; with "
+            f"only {trials}, it continues with the best of these"
         )
         notes.append(Note(text, "trials", str(trials), f"use --trials {needed} or more"))
     return NewStudy(plan, dataset, split, tuple(notes))
@@ -165,7 +165,7 @@ def resolve(
 def check_method(
     method: str, options: Mapping[str, Any], space: Space, objective: Objective
 ) -> Optimizer:
-    """Check a method's options by constructing the method, which is cheap; return the method.
+    """Check a method's options by constructing the method; return the method.
 
     Raises `UnknownName` if the method or an option does not exist, and `BadInput` if the value of
     an option cannot be used.
@@ -184,7 +184,7 @@ def check_method(
 
 @contextmanager
 def _reported_for(option: str, remedy: str = "") -> Iterator[None]:
-    """Report an error of a method as `BadInput` for an option."""
+    """Convert errors of a method in the body to `BadInput` for an option."""
     try:
         yield
     except (UnknownName, BadInput):
@@ -194,19 +194,19 @@ def _reported_for(option: str, remedy: str = "") -> Iterator[None]:
 
 
 def split_of(options: StudyOptions, dataset: Dataset, fixed_test: tuple[str, ...] | None) -> Split:
-    """Return the split of a data set by resolved options."""
+    """Return the split of a data set according to resolved options."""
     gap, seed, holdout = gap_seconds(options, dataset), options.seed or 0, options.holdout
     return study_split(dataset, options.folds, options.test_size, seed, holdout, gap, fixed_test)
 
 
 def gap_seconds(options: StudyOptions, dataset: Dataset) -> float | None:
-    """Return the gap of folds that look forward, 0 for none; None for stratified folds."""
+    """Return the gap in seconds if folds look forward; None for stratified folds."""
     is_of_events = dataset.kind == "events" and (options.time or options.gap is not None)
     if dataset.times is not None or is_of_events:
         return options.gap or 0.0
     if options.gap is not None:
         raise BadInput(
-            "a gap lies between times, and the rows of this table have none",
+            "a gap needs times, but the rows of this table have none",
             option="gap",
             remedy="name the column of the times with --time COLUMN",
         )
@@ -214,10 +214,10 @@ def gap_seconds(options: StudyOptions, dataset: Dataset) -> float | None:
 
 
 def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Note]:
-    """Yield notes on copied rows, and on rare classes: these may flatter a loss."""
+    """Yield notes on copied rows and rare classes, which can make a loss look too good."""
     if split.n_copied:
         text = f"{split.n_copied:,} of {len(dataset):,} rows repeat another row"
-        yield Note(f"{text}; equal rows are in one fold, or all are test rows")
+        yield Note(f"{text}; equal rows are kept in one fold, or are all test rows")
     if split.equal is not None:
         text = f"{split.equal.sum():,} of {(split.fold == TEST).sum():,} test rows equal a training"
         yield Note(f"{text} row; the test score is measured with and without these")
@@ -233,21 +233,21 @@ def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Not
     unknown = np.setdiff1d(dataset.y[is_test], known)
     if len(unknown):
         named = _named_classes(dataset, unknown, is_test)
-        yield Note(f"only test rows have {named}: no model can predict them")
+        yield Note(f"only test rows have {named}, which no model can predict")
     rarest = rare_class(dataset, split)
-    if rarest is not None and metric.declared.all_wrong is not None:  # it counts wrong rows
+    if rarest is not None and metric.declared.all_wrong is not None:  # the metric counts wrong rows
         share, label = float(np.mean(known == rarest)), dataset.classes[rarest]
         yield Note(
             f"class {label} has {share:.2%} of the rows, and {metric.name} hardly depends on it: a "
             f"model that never predicts {label} is wrong in {share:.2%} of the rows",
             "metric",
             metric.name,
-            "average_precision, auroc or balanced_accuracy weigh the class more",
+            "average_precision, auroc and balanced_accuracy give the class more weight",
         )
 
 
 def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[np.bool_]) -> str:
-    """Return the number of classes, and the first classes with their row counts."""
+    """Describe classes: their number, and the first ones with their numbers of rows."""
     counts = np.bincount(dataset.y[is_counted].astype(np.intp), minlength=len(dataset.classes))
     shown = ", ".join(f"{dataset.classes[c]}: {counts[c]}" for c in classes[:_SHOWN_CLASSES])
     number = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
@@ -255,7 +255,7 @@ def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[
 
 
 def stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
-    """Return trials and seconds at which a new study with these options ends."""
+    """Return the stop rule of a new study with these options."""
     if not options.stop_rule.is_open:
         return options.trials, options.budget
     if options.data.startswith("cohort:demo"):
@@ -276,9 +276,9 @@ _WRITTEN = (
 def known_configurations(start: str, space: Space, store: ArtifactStore) -> list[Configuration]:
     """Return the configurations that `--start` names, checked against the space.
 
-    `start` is a JSON file (a list of configurations or trials), the name of a study (its ten best
-    full trials that met its constraints), `portfolio` (the space's portfolio) or `none`. Raises
-    `BadInput` for anything else, and for entries outside the space.
+    `start` is a JSON file (a list of configurations or trials), the name of a study (for its ten
+    best full trials within its constraints), `portfolio` (for the space's portfolio) or `none`.
+    Raises `BadInput` for anything else, and for configurations outside the space.
     """
     if start == _NONE:
         return []
@@ -300,14 +300,14 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     for trial in trials:
         if not trial.has_loss or violation(constraints, trial.quantities) > 0:
             continue
-        with suppress(UnknownName, ValueError):  # of another space
+        with suppress(UnknownName, ValueError):  # trials of another space
             query = Query.from_json(trial.query, space)
             if query.is_full:
                 found[query.configuration] = min(trial.loss, found.get(query.configuration, inf))
     if not found and plan.space != space.name:
-        raise _refused(start, f"its trials do not fit; use the study's --space {plan.space!r}")
+        raise _refused(start, f"its trials do not fit; use that study's --space {plan.space!r}")
     if not found:
-        raise _refused(start, "the study has no full trial that meets its constraints")
+        raise _refused(start, "that study has no full trial that meets its constraints")
     return sorted(found, key=lambda configuration: found[configuration])[:_BEST]
 
 
@@ -324,9 +324,9 @@ def _of_file(start: str, space: Space) -> Iterator[Configuration]:
         raise _refused(start, "the file has no list of configurations")
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
-            raise _refused(start, f"entry {number} is no configuration")
+            raise _refused(start, f"entry {number} is not a configuration")
         try:
-            query = entry.get("query", entry)  # the entry may be a trial
+            query = entry.get("query", entry)  # if the entry is a trial
             yield Configuration.from_json(query.get("configuration", query), space)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)

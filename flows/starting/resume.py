@@ -1,4 +1,4 @@
-"""Resumes a study in the ledger: merges options that may change, checks that others have not."""
+"""Resuming of a study: merges options that may change, and checks that others did not."""
 
 import shlex
 from collections.abc import Iterable
@@ -27,11 +27,11 @@ _STORED = "resume on the stored copy with --input 'stored'"
 _OF_SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 _HOW_READ = tuple(name for name in _OF_SOURCE if name not in {"data", "labels", "test"})
 UNFINISHED = frozenset({"new", "running", "interrupted"})
-"""Ledger states of a study whose run ended early, given that no other process runs it."""
+"""Ledger states that mean, if no process runs the study, that its last run ended early."""
 
 
 class CannotContinue(BadInput):
-    """The study in the ledger does not match the request; another study name avoids this."""
+    """The request does not fit the study in the ledger; another study name avoids this error."""
 
 
 def resume(
@@ -43,7 +43,7 @@ def resume(
 ) -> tuple[StudyPlan, list[Note]]:
     """Return the plan of a resumed study and notes for the user.
 
-    Allowed changes need no note, because progress and summary show the current values.
+    Allowed changes are not noted, because progress and summary show the current values.
     `flow_run_id` is None for a command, which prepares before its flow run. Raises
     `CannotContinue`, `BadInput` or `UnknownName` if a given option cannot change or cannot be used.
     """
@@ -59,13 +59,13 @@ def resume(
 
 
 def merged(known: StudyOptions, given: StudyOptions) -> StudyOptions:
-    """Return the options of a study, updated by given options that may change."""
+    """Return a study's options, updated by those given options that may change."""
     changes = {
         name: getattr(given, name)
         for name, option in OPTIONS.items()
         if option.on_resume == "anew" or (option.on_resume == "changed" and given.is_given(name))
     }
-    if not given.stop_rule.is_open:  # a new bound replaces both old ones
+    if not given.stop_rule.is_open:  # a new bound replaces both old bounds
         changes |= {"trials": given.trials, "budget": given.budget}
     return replace(known, **changes)
 
@@ -79,7 +79,7 @@ def check_unchanged(
 ) -> None:
     """Raise `CannotContinue` if a named option differs from the existing study or comparison.
 
-    `subject` names the study or comparison in messages. For a comparison, `plan` is the plan of any
+    `subject` is the study or comparison, for messages. For a comparison, `plan` is the plan of any
     of its studies.
     """
     for name in names:
@@ -100,12 +100,12 @@ def check_unchanged(
         else:
             continue
         if name == "constraint":
-            remedy += f" and begin with its best trials by --start {plan.options.study!r}"
+            remedy += f" and start from its best trials with --start {plan.options.study!r}"
         raise CannotContinue(text, remedy=remedy)
 
 
 def has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
-    """Return whether the user's space, a module it imports or a data file it names has changed."""
+    """Return whether the user's space, an imported module or a data file has changed."""
     problem, behind = plan.problem, request.behind
     known, now = problem.behind, replace(behind, nonce=problem.behind.nonce)
     codes = {
@@ -121,10 +121,10 @@ def has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
 def is_continued(
     stored: StoredStudy, plan: StudyPlan, given: StudyOptions, flow_run_id: str | None
 ) -> bool:
-    """Return whether this request continues an earlier run; if not, a person extends the study.
+    """Return whether a request continues an earlier run; otherwise it extends the study.
 
-    A retry by Prefect has the same flow run id. Options that do not extend the search continue a
-    killed or interrupted run.
+    A request continues a run if it is a retry by Prefect, which has the same flow run id, or if the
+    run was killed or interrupted and the search is not extended.
     """
     if flow_run_id is not None and flow_run_id == plan.flow_run_id:
         return True
@@ -132,7 +132,7 @@ def is_continued(
 
 
 def has_grown(former: StopRule, given: StopRule) -> bool:
-    """Return whether a given stop rule allows more trials or time than the former one."""
+    """Return whether a stop rule allows more trials or time than the former stop rule."""
     bounds = ((former.trials, given.trials), (former.seconds, given.seconds))
     return not given.is_open and any(
         old is not None and (new is None or new > old) for old, new in bounds
@@ -149,17 +149,17 @@ def check_same_data(
     is_same_run: bool,
     another: str = _ANOTHER,
 ) -> list[Note]:
-    """Check that the input has the data of the study, and return notes on it.
+    """Check that the input is the data of the study, and return notes.
 
-    The input is read, and the digest of its rows is compared. Damaged records of the imported copy
-    are restored. With `--input stored`, no file is accessed. If the same run continues, changed
-    rows are only noted. `another` is the remedy in errors: how to start a new study. Raises
-    `CannotContinue` if the data have changed, `BadInput` if the stored copy is requested and
+    The input is read, and digests of the rows are compared. If records of the stored copy are
+    damaged, they are restored. With `--input stored`, no file is read. If the request continues a
+    run, changed rows are only noted. `another` is a remedy for errors: how to start a new study.
+    Raises `CannotContinue` if the data has changed, `BadInput` if the stored copy is requested but
     damaged, and `RecordDamaged` if the split cannot be restored.
     """
     former, options = plan.source, request.options
     named = {name for name in _OF_SOURCE if name == "data" or options.is_given(name)}
-    # Options that are left out keep the values of the study.
+    # Omitted options keep the values of the study.
     given = replace(former, **{name: getattr(options, name) for name in named})
     is_whole, notes = store.records.is_whole(plan.problem.records[0]), list[Note]()
     if options.input == "stored":
@@ -169,11 +169,11 @@ def check_same_data(
                 f"the stored copy of {subject} is damaged",
                 option="input",
                 value="stored",
-                remedy="omit the option to import the data again",
+                remedy="omit --input to import the data again",
             )
         notes = [Note(f"using the stored copy of {former.data}", "input", "stored")]
     elif is_whole and given == former and not given.files:
-        pass  # generated data is always the same
+        pass  # generated data never changes
     elif is_whole and given == former and (lost := _unreachable(given)):
         notes = [Note(f"{lost} cannot be found or reached; {subject} uses its stored copy")]
     elif changed := _read_again(subject, plan, given, store, reader):
@@ -187,13 +187,13 @@ def check_same_data(
         split_options = replace(plan.options, seed=plan.seed)
         split = split_of(split_options, load_dataset(store, plan.problem.dataset), plan.fixed_test)
         if split.digest() != plan.problem.split:
-            raise RecordDamaged(f"record {record} is damaged, and this version splits differently")
+            raise RecordDamaged(f"record {record} is damaged, but this version splits differently")
         import_split(split, store)
     return notes
 
 
 def _unreachable(source: Source) -> str:
-    """Return the first file of a source that is gone or cannot be reached; empty if none."""
+    """Return the first file of a source that is missing or unreachable; empty if none is."""
     for file in source.files:
         with suppress(BadInput):
             if Location.at(file).exists() or Location.at(source.data).below(file).exists():
@@ -209,12 +209,12 @@ def _differing(given: Source, former: Source) -> list[str]:
 def _read_again(
     subject: str, plan: StudyPlan, given: Source, store: ArtifactStore, reader: InputReader
 ) -> str:
-    """Read the input and restore a damaged copy; if the rows differ, return how they do."""
+    """Read the input and restore a damaged copy; if rows differ, return a sentence on this."""
     former, cause = plan.source, ""
     check_plugins(plan.problem.plugins)
     try:
         dataset = reader(given)
-    except Exception as error:  # of any kind: a file may be cut, or a library be missing
+    except Exception as error:  # of any kind: a file may be truncated, or a library missing
         if given != former:
             raise
         cause = f", and cannot be used: {error}"
@@ -227,5 +227,5 @@ def _read_again(
         files = " or ".join(given.files)
         return f"the content of {files} has changed since {subject} was started{cause}"
     flags = " and ".join(OPTIONS[name].flag for name in _differing(given, former))
-    text = f"{subject} was started with other data ({former.data}) than {given.data} contains"
+    text = f"{subject} was started with other data ({former.data}) than that in {given.data}"
     return f"{text} with another {flags}" if given.data == former.data else text

@@ -1,4 +1,4 @@
-"""A request for a study, and its input: the data, and a space and metric that fit the data."""
+"""A request for a study, and its input: the data, and a space and metric for this data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -45,12 +45,12 @@ from prefect_tune.tasks.user_space import SpaceCode, find_space, is_user_space
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """Options of a study to start or resume, with the objects they name.
+    """Options of a study to start or resume, with the metric and space that they name.
 
     Attributes:
-        space_code: Text of the user's file that declares the space; empty for any other space.
-        behind: Modules and data files that the space uses and no wheel installed.
-        texts: Columns of texts in earlier studies of the series, as in `Source`.
+        space_code: Source of the user's file that declares the space; empty for other spaces.
+        behind: Modules and data files that the space uses and that were not installed from a wheel.
+        texts: String columns of earlier studies of the series, as in `Source`.
     """
 
     options: StudyOptions
@@ -62,25 +62,25 @@ class StudyRequest:
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Self:
-        """Parse parameters and look up what they name; `BadInput` or `UnknownName` on failure."""
+        """Parse parameters, and look up metric and space; may raise `BadInput` or `UnknownName`."""
         return cls.of(StudyOptions.parse(parameters))
 
     @classmethod
     def of(cls, options: StudyOptions) -> Self:
-        """Look up the metric and space of options; `BadInput` or `UnknownName` on failure."""
+        """Look up the metric and space of options; may raise `BadInput` or `UnknownName`."""
         try:
             metric = None if options.metric is None else metric_named(options.metric)
             named = options.space
             space, code = (None, SpaceCode()) if named is None else find_space(named)
         except UnknownName:
-            _check_plugins(options)  # a study to resume may name a plugin that is missing here
+            _check_plugins(options)  # a study to be resumed may need a plugin that is missing here
             raise
         if unfollowed_code(code.behind, options):
             options = replace(options, no_cache=True)
         return cls(options, metric, space, *code)
 
     def with_options(self, **changes: Any) -> Self:
-        """Return the request with changed options that name the same metric and space."""
+        """Return the request with changed options; metric and space must be the same."""
         return replace(self, options=replace(self.options, **changes))
 
     @property
@@ -96,16 +96,16 @@ class StudyRequest:
         return replace(self.options.source, predicts=self.predicts, texts=self.texts)
 
     def open_store(self) -> ArtifactStore:
-        """Open the store, or create it; raise `BadInput` or `StoreRefused` if it cannot be used."""
+        """Open or create the store; raise `BadInput` or `StoreRefused` if it cannot be used."""
         address = store_address(self.options.store, self.options.database)
         if Path(address.url).is_relative_to(home()):
-            with suppress(OSError):  # reported when the store is opened
+            with suppress(OSError):  # opening the store reports this
                 make_private(home())
         return open_store(address)
 
 
 def _check_plugins(options: StudyOptions) -> None:
-    """Raise `BadInput` if a plugin of the named study is missing here or differs."""
+    """Raise `BadInput` if a plugin of the existing study is missing or different here."""
     address = store_address(options.store, options.database)
     if options.study is None or not ArtifactStore.exists(address):
         return
@@ -117,17 +117,17 @@ def _check_plugins(options: StudyOptions) -> None:
 
 
 def unfollowed_code(behind: CodeBehind, options: StudyOptions) -> list[str]:
-    """Return modules used by a space or its constraints that cannot be tracked, with reasons."""
+    """Return modules of a space or constraint that cannot be tracked, with reasons."""
     behinds = (behind, *(bounded.quantity.behind for bounded in options.bounds))
     return sorted({entry for one in behinds for entry in one.unfollowed})
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A note to the user; its text is `reason; remedy`.
+    """A note for the user, printed as `reason; remedy`.
 
     Attributes:
-        value: Resulting value of the option, as text.
+        value: Resulting value of the option, as a string.
         remedy: How to change the decision; empty if unnecessary.
     """
 
@@ -150,10 +150,10 @@ _OWN = "FILE.py:NAME, which you declare"
 def read_input(
     request: StudyRequest, reader: InputReader
 ) -> tuple[Dataset, str, Space, tuple[Note, ...]]:
-    """Read the data of a new study and find a space; `BadInput` or `UnknownName` on failure.
+    """Read the data of a new study and find a space; may raise `BadInput` or `UnknownName`.
 
-    Returns the data, the name of the space, the part of the space whose libraries are available
-    here, and notes.
+    Returns the data, the name of the space, the part of the space that this machine can use, and
+    notes.
     """
     options = request.options
     dataset = reader(request.source)
@@ -217,7 +217,7 @@ def _how_read(source: Source, dataset: Dataset) -> Note:
 def find_metric(
     request: StudyRequest, dataset: Dataset, y: NDArray[Any]
 ) -> tuple[Metric, list[Note]]:
-    """Return the metric, with a note on the positive class if it matters.
+    """Return the metric, with a note on the positive class if the metric depends on it.
 
     `y` are the classes of the training rows, shape (n,). Raises `BadInput` if the positive class is
     not one of two classes.
@@ -248,9 +248,9 @@ _TRUTH = {"false": 0.0, "true": 1.0}
 
 
 def _class_written(text: str, classes: Sequence[Label]) -> int | None:
-    """Return the position of a class by its text; None if no class matches.
+    """Return the position of a class, given as a string; None if no class matches.
 
-    Exact text has priority, then an equal number, then a truth value in other capitals.
+    An exact match has priority, then an equal number, then a truth value with other capitals.
 
     >>> _class_written("1.0", [0, 1]), _class_written("TRUE", [False, True])
     (1, 1)

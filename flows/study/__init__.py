@@ -1,8 +1,8 @@
 """A study in the ledger, and how a process opens and runs it.
 
-- `plan`: everything a study is started with.
+- `plan`: all that a study is started with.
 - `facts`: the result of a study so far.
-- `study`: a study that this process runs, and the output of its trials.
+- `study`: a study run by this process, and the output of its trials.
 - `progress`: progress of a running study, and its observers.
 - `lease`: the right to run a study, and the clock of its sessions.
 - `replayed`: trials and optimizer, rebuilt from events.

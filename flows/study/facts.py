@@ -1,4 +1,4 @@
-"""The result of a study so far: leaders, final model and warnings, as one typed document.
+"""The result of a study so far (best trials, final model, warnings) as one typed document.
 
 Cheap to import, because every command that shows a study needs it.
 """
@@ -27,7 +27,7 @@ class WeightedTrial:
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """A finalist with its losses on two splits; `recheck_loss` is None if the second one failed."""
+    """A finalist with its losses on two splits; `recheck_loss` is None if the second failed."""
 
     trial: int
     loss: float
@@ -42,7 +42,7 @@ class Recheck:
 def best_recheck(rechecks: Sequence[Recheck]) -> Recheck:
     """Return the finalist with the lowest mean loss, or the first if its re-evaluation failed.
 
-    A failed re-evaluation, for instance a timeout, does not count against the best trial.
+    A failed re-evaluation, for example a timeout, does not count against the best trial.
     """
     first = rechecks[0]
     return first if first.recheck_loss is None else min(rechecks, key=lambda each: each.mean)
@@ -50,12 +50,12 @@ def best_recheck(rechecks: Sequence[Recheck]) -> Recheck:
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """An ensemble, or a single trial that was preferred to one.
+    """An ensemble, or a single trial that was preferred to an ensemble.
 
     Attributes:
         kind: `single`, `greedy`, `agnostic`, or `method` if the method chose the weights.
         losses: Mean loss over the folds; for greedy selection, one loss per size from 1.
-        nested: Loss of each kind of ensemble on rows that did not decide its weights.
+        nested: Loss of each kind of ensemble on rows not used to build it.
     """
 
     kind: str
@@ -65,18 +65,18 @@ class Ensemble:
 
     @property
     def has_several(self) -> bool:
-        """Whether there are several members."""
+        """Whether the ensemble has several members."""
         return len(self.members) > 1
 
     @property
     def heaviest(self) -> list[WeightedTrial]:
-        """Members by decreasing weight."""
+        """Members in the order of decreasing weight."""
         return sorted(self.members, key=lambda member: (-member.weight, member.trial))
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Numbers of the trials that were first chosen for the model and then replaced."""
+    """Numbers of trials that were chosen for the model but then replaced, and the reason."""
 
     trials: tuple[int, ...]
     reason: str
@@ -84,7 +84,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCheck(Usefulness):
-    """Usefulness of the final model.
+    """Result of comparing the final model with a constant prediction.
 
     Attributes:
         rows: `test`, or `held-out` without test rows.
@@ -104,17 +104,17 @@ class ModelFacts:
     Attributes:
         members: Trials of the model; empty if the study has no model.
         ensemble: Choice of an ensemble, if there was one.
-        model_of_folds: Whether the model averages the models of the folds, for lack of time.
+        model_of_folds: Whether the model averages fold models, because time was too short to refit.
         refit_seconds: Duration of the fit.
-        instead_of: First choice, if it could not become the model.
+        instead_of: Trials chosen first, if they could not become the model.
         limits: Seconds and bytes that a refit was allowed to take.
-        is_scored: Whether the scores are final.
+        is_scored: Whether scores on the test rows are final.
         test_loss: Loss of the model on the test rows.
-        test_loss_undefined: Reason for an undefined test loss.
+        test_loss_undefined: Reason why the test loss is undefined; empty if it is defined.
         equal_rows: Test rows that equal training rows, and the loss without them.
         single_best_test_loss: Test loss of the best trial alone.
-        single_best_test_loss_undefined: Reason if the test loss of the best trial is undefined.
-        usefulness: Comparison of the model with a constant prediction, if it has been made.
+        single_best_test_loss_undefined: Reason why the best trial's test loss is undefined.
+        usefulness: Comparison of the model with a constant prediction, if made.
     """
 
     members: tuple[WeightedTrial, ...] = ()
@@ -137,9 +137,9 @@ class StudyFacts:
     """The result of a study so far, as stored in the ledger.
 
     Attributes:
-        best_trial: Incumbent, as the process that runs the study chose it.
+        best_trial: Incumbent, as chosen by the process that runs the study.
         nearest_trial: Trial nearest to the constraints, if there is no incumbent.
-        rechecks: All trials evaluated on a second split so far.
+        rechecks: All trials that were evaluated on a second split.
         finalists: Rechecks of the latest finalists, best first.
         no_model: Reason why the last run ended without a model.
         decisions: Decisions of the method.

@@ -1,4 +1,4 @@
-"""The lease of a study, held by one process at a time, and the clock of its sessions."""
+"""The lease of a study, which one process holds at a time, and the clock of its sessions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +10,12 @@ from prefect_tune.storage.waiting import Heartbeat
 from prefect_tune.tasks.bad_input import BadInput
 
 _BEAT_SECONDS = 5.0
-"""Interval at which a session's time is recorded; a killed process loses at most this much."""
+"""Interval at which a session's time is recorded; if a process is killed, at most this much is
+lost.
+"""
 _LOOK_SECONDS = 0.5
 HANDOVER_SECONDS = 60.0
-"""Longest time that a resumed flow run waits for its former process to end."""
+"""Longest wait of a resumed flow run for the former process to end."""
 
 
 class StudyBusy(BadInput):
@@ -27,7 +29,7 @@ def study_lease(name: str) -> str:
 
 @contextmanager
 def locked_study(store: ArtifactStore, name: str) -> Iterator[None]:
-    """Keep other processes from running a study in the body; raise `StudyBusy` if one does."""
+    """Hold the lease of a study during the body; raise `StudyBusy` if another process does."""
     if not store.leases.acquire(study_lease(name)):
         raise _busy(store, name)
     try:
@@ -37,7 +39,7 @@ def locked_study(store: ArtifactStore, name: str) -> Iterator[None]:
 
 
 def is_being_run(store: ArtifactStore, name: str) -> bool:
-    """Return whether a live process runs a study."""
+    """Return whether a process is running a study."""
     holder = store.leases.holder(study_lease(name))
     return holder is not None and not holder.is_dead()
 
@@ -49,7 +51,7 @@ def check_not_busy(store: ArtifactStore, name: str) -> None:
 
 
 def wait_until_free(store: ArtifactStore, name: str, seconds: float) -> None:
-    """Wait until no process runs a study, but not longer than `seconds`."""
+    """Wait until no process runs a study, at most `seconds`."""
     until = monotonic() + seconds
     while is_being_run(store, name) and monotonic() < until:
         sleep(_LOOK_SECONDS)
@@ -64,19 +66,19 @@ def _busy(store: ArtifactStore, name: str) -> StudyBusy:
 
 
 class StudyClock:
-    """Counts and records the seconds of a study, including `spent_seconds` of earlier sessions."""
+    """Clock of a study's time, including `spent_seconds` of earlier sessions."""
 
     def __init__(self, ledger: Ledger, study: str, spent_seconds: float) -> None:
         self._ledger, self._study, self.spent_seconds = ledger, study, spent_seconds
         self._started: float | None = None
 
     def seconds(self) -> float:
-        """Return the study time so far, including earlier sessions."""
+        """Return the study time so far in seconds, including earlier sessions."""
         return self.spent_seconds + self._elapsed()
 
     @contextmanager
     def running(self, since: float | None = None) -> Iterator[None]:
-        """Count the time of the body, or from `since` (by `time.monotonic`) if given."""
+        """Count the time of the body or, if given, the time since `since` (by `time.monotonic`)."""
         session = self._ledger.start_session(self._study)
         self._started = monotonic() if since is None else since
 

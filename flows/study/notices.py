@@ -1,4 +1,4 @@
-"""Warnings of a study: shown once, in terminal and Prefect's log, and stored in the ledger."""
+"""Warnings of a study: each is shown once, in terminal and Prefect's log, and stored."""
 
 from dataclasses import replace
 from threading import Lock
@@ -14,10 +14,10 @@ from prefect_tune.tasks.bad_input import for_caller
 
 
 class StudyNotices:
-    """Observer that also shows the warnings of this process and of all workers.
+    """Observer that also shows warnings of this process and of all workers.
 
-    A warning is shown when it arrives, in any thread. It is written to the ledger with the next
-    `tick`, so a warning about the ledger itself is written once the ledger is back.
+    A warning is shown as soon as it arrives, in any thread. The next `tick` writes it to the
+    ledger, so that a warning about an unreachable ledger is written later.
     """
 
     def __init__(self, observer: Observer, flow_run: str) -> None:
@@ -29,7 +29,7 @@ class StudyNotices:
         self._study: Study | None = None
 
     def attach(self, study: Study) -> None:
-        """Write to this study's ledger from now on; warnings already there are not shown again."""
+        """Write warnings to this study's ledger; warnings already stored are not shown again."""
         with self._lock:
             known = {(n.kind, n.subject): n.text for n in study.facts.notices}
             self._n_written = len(known)
@@ -37,7 +37,7 @@ class StudyNotices:
             self._study = study
 
     def write(self) -> None:
-        """Write new warnings to the ledger; after a `StoreLost`, the next call tries again."""
+        """Write new warnings to the ledger; if the store is lost, the next call tries again."""
         with self._lock:
             notes = tuple(
                 Notice(kind, text, subject) for (kind, subject), text in self._notes.items()
@@ -53,15 +53,15 @@ class StudyNotices:
         self._observer.warn(text)
 
     def note(self, text: str) -> None:
-        """Pass on a note."""
+        """Pass a note on."""
         self._observer.note(for_caller(text))
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Pass on a trial that has ended."""
+        """Pass an ended trial on."""
         self._observer.ended(trial, progress)
 
     def tick(self, progress: Progress) -> None:
-        """Write new warnings and pass on the progress."""
+        """Write new warnings, and pass the progress on."""
         self.write()
         self._observer.tick(progress)
 

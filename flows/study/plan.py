@@ -1,4 +1,4 @@
-"""The plan of a study: everything it is started or resumed with, as one typed value.
+"""The plan of a study: all that a study is started or resumed with, as one typed value.
 
 Cheap to import, because every command that shows a study needs it.
 """
@@ -36,7 +36,7 @@ def documents_of(study: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """Everything a study is started or resumed with.
+    """All that a study is started or resumed with.
 
     Attributes:
         options: Resolved options; only options of the session are as given.
@@ -63,7 +63,7 @@ class StudyPlan:
 
     @property
     def source(self) -> Source:
-        """Source of the data, with the kind of its target."""
+        """Source of the data, with the kind of target."""
         return replace(
             self.options.source, predicts=self.predicts, aside=self.aside, texts=self.texts
         )
@@ -101,9 +101,10 @@ class StudyPlan:
     def trial_limits(self) -> "TrialLimits":
         """Return the limits of each trial.
 
-        By default, the time limit is a tenth of the time budget, between 10 s and 15 min. It
-        applies to refits, and to trials without a predicted cost (see `TimeLimit`). The memory
-        limit is an equal share of this machine's memory, or of an external worker's memory.
+        The default time limit is a tenth of the time budget, between 10 s and 15 min. This limit
+        applies to refits, and to trials whose cost cannot be predicted (see `TimeLimit`). The
+        default memory limit is an equal share of the memory of this machine or of an external
+        worker.
         """
         from dask.system import CPU_COUNT  # noqa: PLC0415 - looking needs neither
 
@@ -120,7 +121,7 @@ class StudyPlan:
         return TrialLimits(seconds, memory_bytes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the study's settings as stored in the ledger, without its problem."""
+        """Return the settings of the study as stored in the ledger, without the problem."""
         document = to_document(self, options=self.options.to_json(), problem=None)
         del document["problem"]
         return document

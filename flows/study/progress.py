@@ -1,7 +1,7 @@
 """Progress of a running study, and its observers.
 
-Flow parameters are plain values, so an observer cannot be a parameter. A caller in the same process
-follows a flow through `observed_by`.
+Because flow parameters are plain values, an observer cannot be a parameter. A caller in the same
+process follows a flow with `observed_by`.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ class StudyTotals:
     seconds_saved: float = 0.0
 
     def count(self, trial: Trial, times: int = 1) -> None:
-        """Add a trial, or remove it with `times=-1`."""
+        """Add a trial to the totals or, with `times=-1`, subtract it."""
         self.told += times * trial.is_told
         self.failed += times * (trial.state == TrialState.FAILED)
         self.partial += times * (trial.state == TrialState.STOPPED)
@@ -65,7 +65,7 @@ class RunningTrial:
     Attributes:
         seconds: Seconds since the start, excluding time spent waiting for other trials.
         step: Name of the current step; empty if not known yet.
-        fold: Number of the current fold, counted as in failures; None if not known yet.
+        fold: Number of the current fold, from 0; None if not known yet.
     """
 
     number: int
@@ -107,7 +107,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the search ends at its mean rate so far; None if unknown."""
+        """Estimated seconds until the search ends, at the mean rate so far; None if unknown."""
         bounds, n_ended = list[float](), self.n_begun - len(self.running)
         if self.seconds_total is not None:
             bounds.append(max(self.seconds_total - self.seconds, 0.0))
@@ -154,10 +154,10 @@ class Observer(Protocol):
         """Receive a note for the user."""
 
     def warn(self, text: str) -> None:
-        """Receive a warning, in any thread; it is already in the log of the flow run."""
+        """Receive a warning, in any thread; the flow run's log already has the warning."""
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Receive a trial that has ended."""
+        """Receive an ended trial."""
 
     def tick(self, progress: Progress) -> None:
         """Receive the progress; called about twice a second."""
@@ -171,7 +171,7 @@ class LoggingObserver:
         get_run_logger().info(masked(text))
 
     def warn(self, text: str) -> None:
-        """Do nothing: the log has the warning."""
+        """Do nothing, because the log already has the warning."""
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Log one line per trial."""
@@ -180,7 +180,7 @@ class LoggingObserver:
         log.info(line) if trial.failure is None else log.warning(line)
 
     def tick(self, progress: Progress) -> None:
-        """Do nothing: progress does not belong in a log."""
+        """Do nothing, because progress does not belong in a log."""
 
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
@@ -188,7 +188,7 @@ _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 @contextmanager
 def observed_by(observer: Observer) -> Iterator[None]:
-    """Let an observer follow the flows called in the body."""
+    """Let an observer follow flows that the body calls."""
     token = _OBSERVER.set(observer)
     try:
         yield

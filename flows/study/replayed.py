@@ -1,4 +1,4 @@
-"""A study's optimizer, objective and trials, rebuilt from the ledger."""
+"""Optimizer, objective and trials of a study, rebuilt from the ledger."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -35,7 +35,7 @@ def study_objective(
     epochs: int | None = None,
     earlier_seconds: tuple[PortableSeconds, ...] = (),
 ) -> Objective:
-    """Return the objective of a study; the test part of the split is not used."""
+    """Return the objective of a study, computed without test rows."""
     n_classes, strata = len(dataset.classes), dataset.strata
     folds = [split.training(fold, strata) for fold in range(split.n_folds)]
     is_common = split.is_training & ~np.isin(strata, split.rare_classes(strata))
@@ -47,7 +47,7 @@ def study_objective(
         n_rows=min(len(rows) for rows in folds),
         n_held_out=min(len(split.held_out(fold)) for fold in range(split.n_folds)),
         n_classes=n_classes,
-        n_rarest=int(counts[counts > 0].min()),  # a forward fold may lack classes of newer rows
+        n_rarest=int(counts[counts > 0].min()),  # forward folds may lack new classes
         n_folds=split.n_folds,
         n_columns=dataset.n_features,
         earlier_seconds=earlier_seconds,
@@ -57,7 +57,7 @@ def study_objective(
 
 
 class StudyTrials(dict[int, Trial]):
-    """Trials by number, in the order of asking; the cost of an update is constant."""
+    """Trials by number, in the order of proposals; updates take constant time."""
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
         self.totals = StudyTotals()
@@ -79,7 +79,7 @@ class StudyTrials(dict[int, Trial]):
 
     @property
     def waiting(self) -> list[Trial]:
-        """Trials waiting to be started, by number."""
+        """Waiting trials, by number."""
         return [self[number] for number in sorted(self._waiting)]
 
 
@@ -105,10 +105,10 @@ def study_optimizer(store: ArtifactStore, plan: StudyPlan, space: Space) -> Opti
 
 
 def replayed(ledger: Ledger, study: str, optimizer: Optimizer) -> tuple[StudyTrials, list[float]]:
-    """Bring a new optimizer to the state it had when the study stopped.
+    """Bring a new optimizer to its state at the end of the last session.
 
-    Returns all trials in the order of asking, and the seconds of each ask. Raises `DatabaseDamaged`
-    if documents in the ledger were changed or damaged.
+    Returns all trials in the order of proposals, and the seconds of each proposal. Raises
+    `DatabaseDamaged` if documents in the ledger were changed or damaged.
     """
     space, ask_seconds = optimizer.space, list[float]()
     queries, events = dict[int, Query](), list[Event]()
@@ -119,11 +119,12 @@ def replayed(ledger: Ledger, study: str, optimizer: Optimizer) -> tuple[StudyTri
             if event.kind == Asked.kind:
                 ask_seconds.append(body["seconds"])
                 if number != len(queries):
-                    raise ValueError(f"trial {number} was asked after trial {len(queries) - 1}")
+                    raise ValueError(f"trial {number} was proposed after trial {len(queries) - 1}")
             elif event.kind != PriorGiven.kind and number not in queries:
                 raise ValueError(f"event {event.sequence} is of trial {number}, which is missing")
             if event.kind == Told.kind:
-                # A trial shares the query of its ask, because parsing queries dominates the time.
+                # Trials reuse the queries of their events, because parsing queries takes most of
+                # the time.
                 is_same = queries[number].to_json() == body["query"]
                 query = queries[number] if is_same else None
                 events.append(Told(Trial.from_json(body, space, query)))

@@ -1,7 +1,7 @@
-"""Held-out predictions and models of stopped trials that a study keeps in the store.
+"""Held-out predictions and models of partial trials that a study keeps in the store.
 
-Predictions that nothing may use any more are deleted during the study. Models of stopped trials are
-pinned, because their configurations may be resumed.
+Predictions that are no longer needed are deleted during the study. Models of partial trials are
+pinned, because their training may be resumed.
 """
 
 from bisect import insort
@@ -18,29 +18,33 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import PREDICTIONS, predictions_record
 
 _BEST = 50
-"""Best trials kept: more than greedy selection needs, as new constraints may change the ranking."""
+"""Number of best trials that are kept: more than greedy selection needs, because new constraints
+may change the ranking.
+"""
 BEST_OF_ENSEMBLES = 1000
-"""Best trials kept if all can be members; worse ones are never the best in a bootstrap."""
+"""Number of best trials kept if any trial can be a member; worse trials are never best in a
+bootstrap.
+"""
 _LAST = 10
 _MOST_CONFIGURATIONS = 200
 """Newest resumable configurations whose predictions are kept and whose models are pinned."""
 _TRIALS_PER_DROP = 20
 """Predictions are deleted in groups, because a transaction costs as much as about ten deletions."""
 PIN_SECONDS = 86_400.0
-"""Pins expire after this time if the session is killed."""
+"""If the session is killed, pins expire after this time."""
 
 Rank = tuple[bool, bool, float, int]
 
 
 class Retention:
-    """Keeps predictions of the best, the latest and the resumable trials, and models of the last.
+    """Keeper of predictions of the best, latest and resumable trials, and of resumable models.
 
     Args:
-        store: The store of the study, whose lease this process must hold.
+        store: Store of the study; this process must hold the study's lease.
         study: Name of the study.
-        violation: Function that returns a trial's violation of constraints, `<= 0` if it meets all.
+        violation: Function that returns a trial's violation of constraints, `<= 0` if all are met.
         model_step: Name of the step whose models are pinned; None if no trial may be resumed.
-        uses_all: Whether an ensemble may consist of any trials.
+        uses_all: Whether an ensemble may use any trials, not only the best.
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class Retention:
         self._n_told = 0
 
     def begin(self, trials: Iterable[Trial], incumbent: Trial | None) -> None:
-        """Take the trials so far in asking order; delete predictions left by former sessions."""
+        """Take all trials so far, in order; delete predictions that former sessions left behind."""
         for trial in trials:
             self._take(trial)
         linked = self._records.used_by(self._study, PREDICTIONS)
@@ -74,7 +78,7 @@ class Retention:
             self._pins.set(models, self._owner, PIN_SECONDS)
 
     def tell(self, trial: Trial, incumbent: Trial | None) -> None:
-        """Take a trial's outcome and the incumbent; sometimes delete unneeded predictions."""
+        """Take an ended trial and the incumbent; from time to time, delete unneeded predictions."""
         released = [key for former in self._take(trial) for key in self._models(former)]
         models = self._models(trial) if trial.state == TrialState.STOPPED else []
         if models or released:
@@ -88,7 +92,7 @@ class Retention:
         self._pins.release(self._owner)
 
     def _take(self, trial: Trial) -> list[Trial]:
-        """Take a trial; return those that will not be resumed any more."""
+        """Take a trial; return trials that will no longer be resumed."""
         if trial.evaluation is None:
             return []
         self._known.update(trial.evaluation.predictions)
@@ -116,7 +120,8 @@ class Retention:
         self._known &= needed
 
     def _models(self, trial: Trial) -> list[str]:
-        # A model fitted on a subset cannot serve a larger one; only a training is resumable.
+        # A model of a subset is of no use for a larger subset, unless training in epochs is
+        # resumed.
         if trial.evaluation is None or (trial.query.subset != 1.0 and trial.query.epochs is None):
             return []
         return [step.key for step in trial.evaluation.steps if step.step == self._model_step]

@@ -1,8 +1,9 @@
 """A study open in this process: its optimizer, its trials and its lease.
 
-Every step is in the ledger before it has consequences: an ask before its trial starts, an outcome
-before the next ask. The next process that opens the study therefore finds its exact state. This
-process also stores the output of trials, because workers on other machines may lack access.
+Every event is in the ledger before it has consequences: a proposal before the trial starts, an
+outcome before the next proposal. Thus the next process that opens the study finds the exact state.
+This process also stores the output of trials, because workers on other machines may have no access
+to the store.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -49,7 +50,8 @@ from prefect_tune.storage.records import Records
 def picks_single_trial(plan: StudyPlan, optimizer: Optimizer) -> bool:
     """Return whether the final model is the single trial with the lowest loss.
 
-    Constraints rule out `auto` ensembles, and a method that predicts losses chooses by itself.
+    With constraints, `auto` means a single trial. If a method predicts losses, the method chooses
+    the trial.
     """
     best, declared = optimizer.history.incumbent, optimizer.method.ensemble
     if plan.options.ensemble is not None:
@@ -59,17 +61,17 @@ def picks_single_trial(plan: StudyPlan, optimizer: Optimizer) -> bool:
 
 
 class StudyFailed(RuntimeError):  # noqa: N818 - the name states the event
-    """A study ended without a model: nothing was evaluated, or no trial can be the model."""
+    """A study ended without a model: nothing was evaluated, or no trial could be refitted."""
 
 
 class Study:
     """A study and its trials. Open one with `Study.opened`.
 
-    Raises `BadInput` if the study does not exist, its space differs here, or libraries are missing.
+    Raises `BadInput` if the study does not exist, the space differs here, or libraries are missing.
 
     Attributes:
-        plan: Plan of this session; by default the plan in the ledger.
-        former_state: State before opening; interrupted if the process was killed.
+        plan: Plan of this session, by default the plan in the ledger.
+        former_state: State before the study was opened; interrupted if the process was killed.
         facts: Result so far, as in the ledger.
         seconds_before: Study time of earlier sessions.
         choice_costs: Measured seconds of choosing an ensemble; None if not measured yet.
@@ -106,7 +108,7 @@ class Study:
     def opened(
         cls, store: ArtifactStore, name: str, plan: StudyPlan | None = None
     ) -> Iterator["Study"]:
-        """Open a study, unless another process runs it, and requeue trials left running."""
+        """Open a study, unless another process runs it; requeue trials that were left running."""
         with locked_study(store, name):
             study = cls(store, name, plan)
             study.requeue_running()
@@ -132,20 +134,20 @@ class Study:
         return self._clock.seconds()
 
     def seconds_left(self) -> float:
-        """Return the time left of the budget; infinite without one."""
+        """Return the remaining time of the budget; infinite without a time budget."""
         seconds = self.plan.options.budget
         return inf if seconds is None else seconds - self.seconds()
 
     def next_waiting(self, numbers: Collection[int] | None = None) -> Trial | None:
-        """Return the first waiting trial, optionally among the given numbers."""
+        """Return the first waiting trial, if given only among these numbers."""
         waiting = (t for t in self.trials.waiting if numbers is None or t.number in numbers)
         return next(waiting, None)
 
     def ask(self, budget: Budget) -> Trial:
-        """Ask for a new trial, using one thread, because the cores belong to the trials.
+        """Ask the method for a new trial, on one thread, because the cores belong to the trials.
 
-        Raises `NotYet` if the method waits for an outcome before its next ask, and `SpaceExhausted`
-        if there is nothing left to propose.
+        Raises `NotYet` if the method waits for outcomes first, and `SpaceExhausted` if the method
+        has nothing left to propose.
         """
         started = perf_counter()
         with one_thread():
@@ -163,23 +165,24 @@ class Study:
         return trial
 
     def set_trial(self, trial: Trial) -> Trial:
-        """Record a trial that was started or requeued; the method is not told."""
+        """Record a trial that was started or requeued, which the method need not know."""
         self.ledger.set_trial(self.name, trial.to_json())
         self.trials.keep(trial)
         return trial
 
     def requeue_running(self) -> None:
-        """Requeue all running trials, when no worker runs any.
+        """Requeue all running trials; no worker may be running a trial.
 
-        The ledger is authoritative: an interrupt may have come before this process knew.
+        The ledger decides which trials are running, because an interrupt may have come before this
+        process recorded a start.
         """
         space = self.problem.find_space()
         for document in self.ledger.trials(self.name, TrialState.RUNNING):
             self.set_trial(Trial.from_json(document, space).waiting())
 
     def tell(self, trial: Trial, task_run_id: str = "", printed: Printed = NOTHING) -> None:
-        """Record outcome, task run and output of a trial, and tell the optimizer."""
-        self.optimizer.tell(trial)  # first: a rejected outcome must not be in the ledger
+        """Record the outcome, task run and output of a trial, and tell the optimizer."""
+        self.optimizer.tell(trial)  # first: the ledger must not have rejected outcomes
         output_bytes = keep_output(self.store.records, self.name, trial, printed)
         self.trials.keep(trial)
         facts = self._with_leaders(self.facts)
@@ -216,8 +219,8 @@ class Study:
         self.record(replace(self.facts, versions=session_versions(required), notes=first))
 
     def record(self, facts: StudyFacts) -> None:
-        """Record the result of the study so far, with the current leaders."""
-        self.facts = facts  # the leaders depend on the finalists
+        """Record the result of the study so far, with the current best trials."""
+        self.facts = facts  # the best trials depend on the finalists
         self.facts = self._with_leaders(facts)
         self.ledger.update_study(self.name, result=self.facts.to_json())
 
@@ -226,12 +229,12 @@ class Study:
         self.ledger.update_study(self.name, state=state)
 
     def timed(self, since: float | None = None) -> AbstractContextManager[None]:
-        """Count the time of the body, or from `since` (by `time.monotonic`), as study time."""
+        """Count the time of the body, or since `since` (by `time.monotonic`), as study time."""
         return self._clock.running(since)
 
     @contextmanager
     def searching(self) -> Iterator[None]:
-        """Pin the incumbent's artifacts and resumable models during the body."""
+        """Pin the incumbent's step results and resumable models during the body."""
         optimizer, rule = self.optimizer, self.plan.options.ensemble
         kind = rule.kind if rule else optimizer.method.ensemble
         self._pin_incumbent()
@@ -245,13 +248,13 @@ class Study:
         self._retention.begin(self.trials.values(), self.incumbent)
         try:
             yield
-            self.record(self.facts)  # the last ask may have changed the predictions
+            self.record(self.facts)  # the last proposal may have changed the method's predictions
         finally:
             self._retention.release()
             self.store.index.pins.release(study_lease(self.name))
 
     def _with_leaders(self, facts: StudyFacts) -> StudyFacts:
-        """Return facts with the incumbent, or else the trial nearest to the constraints."""
+        """Return facts with the incumbent or, without one, the trial nearest to the constraints."""
         best = self.incumbent
         nearest = self.optimizer.history.nearest_infeasible if best is None else None
         return replace(
@@ -269,11 +272,11 @@ class Study:
 _MOST_LINES, _MOST_CHARACTERS = 8, 1_500
 """Limits of lines and characters of an output's end quoted in a failure."""
 _MOST_BYTES = 2_000_000
-"""Maximum bytes of a record; a byte that is not text takes six."""
+"""Most bytes of output in a record, in which a byte that is not text takes six."""
 
 
 def keep_output(records: Records, study: str, trial: Trial, printed: Printed) -> int:
-    """Store the output of a trial's last attempt; return its size in bytes, 0 without output."""
+    """Store the output of a trial's last attempt; return the size in bytes."""
     record, text = output_record(study, trial.number), _text(printed)
     if text:
         size = len(json.dumps(text))
@@ -287,7 +290,7 @@ def keep_output(records: Records, study: str, trial: Trial, printed: Printed) ->
 
 
 def last_lines(printed: Printed) -> str:
-    """Return the last non-empty lines of an output, truncated."""
+    """Return the last non-empty lines of an output, each truncated."""
     lines = [line.rstrip() for line in re.split(r"[\r\n]+", _text(printed)[-100_000:])]
     end = "\n".join([line for line in lines if line][-_MOST_LINES:])
     return f"…{end[-_MOST_CHARACTERS:]}" if len(end) > _MOST_CHARACTERS else end

@@ -1,4 +1,4 @@
-"""Words and numbers as texts, for all that people read.
+"""Wording of everything that people read.
 
-- `text`: losses, counts, fidelities, durations and failures
+- `text`: wording of losses, counts, fidelities, durations and failures
 """

@@ -134,7 +134,7 @@ _LONGEST_TRACEBACK = 20_000
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Trials that failed for the same reason; texts are from the first trial, without passwords."""
+    """Trials that failed for the same reason; step and message are those of the first trial."""
 
     kind: FailureKind
     step: str | None

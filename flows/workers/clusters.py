@@ -1,9 +1,10 @@
-"""The Dask cluster of a flow: in the flow's process, in worker processes, or the user's scheduler.
+"""The Dask cluster of a flow: in the flow's process, in worker processes, or the user's own.
 
-A worker's threads only wait for sandboxes, so a few slots need no process of their own, and no
-port. Above that, each worker process has four threads. A Dask scheduler runs any code it receives,
-so between processes all traffic is TLS with one temporary key in the memory of these processes.
-Dask's HTTP servers (dashboard, metrics, tasks with their arguments) require no key and are off.
+Threads of a worker only wait for sandboxes, so a few slots need neither a process of their own nor
+a port. For more slots, worker processes with four threads each are started. Because a Dask
+scheduler runs any code that it receives, all traffic between processes uses TLS, with a temporary
+key that exists only in the memory of these processes. Dask's HTTP servers (dashboard, metrics,
+tasks with their arguments) require no key and are therefore off.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,13 +36,13 @@ MOST_IN_PROCESS = 4
 _CONNECT_SECONDS = 10
 """Time limit for an external scheduler to answer."""
 _WORKER_SECONDS = 30
-"""Wait for the first worker of a scheduler."""
+"""Longest wait for the first worker of a scheduler."""
 _SETTINGS: Mapping[str, Any] = {
-    # The flow knows whether its worker processes live; a clock may be changed.
+    # The flow itself watches its worker processes; clocks can be changed.
     "distributed.scheduler.worker-ttl": None,
-    # The search decides whether to rerun the trial of a dead worker.
+    # The search loop decides whether to rerun the trial of a dead worker.
     "distributed.scheduler.allowed-failures": 0,
-    # Dask profiles itself a hundred times a second, which costs the trials a core in fifteen.
+    # Dask profiles itself a hundred times a second, which takes a fifteenth of the CPU time.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.tick.cycle": "10s",
@@ -49,18 +50,18 @@ _SETTINGS: Mapping[str, Any] = {
 }
 
 _SETTING = Lock()
-"""Held while settings of this process are changed, as several flows may run in it."""
+"""Lock held while settings of this process are changed, because it may run several flows."""
 
 
 @contextmanager
 def started_pool(
     context: StudyContext, n_workers: int | None, scheduler: str | None
 ) -> Iterator[WorkerPool]:
-    """Yield a pool of running workers: the scheduler's if it is given, else local ones.
+    """Yield a pool of running workers: those of a given scheduler, otherwise local workers.
 
-    By default, the pool has one slot per core, or all threads of the scheduler's workers. Raises
-    `BadInput` if the scheduler cannot be reached, or one of its workers cannot be used, and
-    `NoWorkers` if no local worker could be started.
+    By default, the pool has one slot per core or, with a scheduler, one per thread of its workers.
+    Raises `BadInput` if the scheduler cannot be reached or a worker cannot be used, and `NoWorkers`
+    if no local worker could be started.
     """
     if scheduler:
         connecting = {"timeout": _CONNECT_SECONDS}
@@ -95,17 +96,17 @@ def started_pool(
 
 @contextmanager
 def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses | None]]:
-    """Start a cluster on this machine; yield it with its worker processes, if it has any.
+    """Start a cluster on this machine; yield the cluster, and its worker processes or None.
 
     Raises `BadInput` if the folder for temporary files cannot be created.
     """
     try:
         folder = str(scratch_folder())
     except OSError as error:
-        raise BadInput(f"workers have no folder for their files: {error}") from error
+        raise BadInput(f"workers have no folder for temporary files: {error}") from error
     options = {"local_directory": folder, "memory_limit": 0}
     with ExitStack() as stack:
-        stack.enter_context(only_errors_logged("distributed"))  # it logs every connection
+        stack.enter_context(only_errors_logged("distributed"))  # this logger logs every connection
         if n_slots <= MOST_IN_PROCESS:
             options |= {"protocol": "inproc://", "nthreads": n_slots}
             workers = {0: {"cls": ClosedWorker, "options": options}}
@@ -126,6 +127,6 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
 
 def _cluster(listening: Mapping[str, Any], folder: str, **options: Any) -> SpecCluster:
     scheduler = {"cls": ClosedScheduler, "options": {**listening, "dashboard": False}}
-    # Read when scheduler and workers are made; the program may make others meanwhile.
+    # Read when scheduler and workers are created; the program may create others in the meantime.
     with _SETTING, dask.config.set({**_SETTINGS, "temporary-directory": folder}):
         return SpecCluster(scheduler=scheduler, **options)

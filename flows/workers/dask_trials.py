@@ -1,6 +1,6 @@
-"""Trials on Dask workers: submits them one by one, collects outcomes, and cuts trials if necessary.
+"""Trials on Dask workers: submits trials, collects outcomes, and stops trials if necessary.
 
-A trial whose worker is gone is returned without an outcome.
+If the worker of a trial is gone, the trial is returned without an outcome.
 """
 
 from collections import deque
@@ -32,14 +32,14 @@ from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome
 _ATTEMPTS = 2
 """Number of starts of a job whose worker dies."""
 _OF_ENDED_CALLS = (TimeoutError, MemoryError, RuntimeError)
-"""Errors of a call whose process was ended. A job itself raises errors of other types."""
+"""Errors of a call whose process was ended; jobs themselves raise errors of other types."""
 _CHECK_SECONDS = 0.5
 """Interval between checks of running jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A task other than a trial; `what` is the subject of its error messages."""
+    """A task other than a trial; `what` is the subject in error messages."""
 
     task: Any
     parameters: Mapping[str, Any]
@@ -54,7 +54,7 @@ def _result(state: State[Any], job: Job) -> Any:
     data = getattr(state.data, "result", state.data)
     if isinstance(data, TrialOutcome):
         return data
-    # As a Prefect future does, whatever event loop runs in this thread.
+    # Prefect futures do the same; works with any event loop in this thread.
     try:
         return state.result(_sync=True)  # type: ignore[call-overload]
     except _OF_ENDED_CALLS as error:
@@ -72,7 +72,7 @@ class Ended:
 
     Attributes:
         outcome: Outcome from the worker; None if the worker died.
-        seconds: Seconds since its start.
+        seconds: Seconds since the start of the trial.
     """
 
     trial: Trial
@@ -89,7 +89,7 @@ class _Run:
 
 
 class _Steps:
-    """Current steps of all trials of a flow run, by task run, and warnings of its workers."""
+    """Current steps of a flow run's trials, by task run, and warnings of its workers."""
 
     def __init__(self, flow_run_id: UUID) -> None:
         self._flow_run = str(flow_run_id)
@@ -116,10 +116,10 @@ class _Steps:
 
 
 class DaskTrials:
-    """Running trials, at most one per slot. Create one with `DaskTrials.started`.
+    """Running trials, at most one per slot. Create an instance with `DaskTrials.started`.
 
     Args:
-        cores: Cores that concurrent tasks share evenly as threads; 0 for one thread each, as on
+        cores: Number of cores that concurrent tasks share evenly; 0 for one thread per task, as on
             external workers.
     """
 
@@ -132,7 +132,7 @@ class DaskTrials:
         cores: int = 0,
     ) -> None:
         self._pool, self._steps, self._cores = pool, steps, cores
-        # All trials get the same threads, because their costs are compared.
+        # All trials get the same number of threads, because their costs are compared.
         self._context = self._sharing_cores(context, pool.n_slots)
         self.n_task_runs = 0
         self._running: RunningTasks[_Run] = RunningTasks(pool)
@@ -148,10 +148,10 @@ class DaskTrials:
         n_sharing: int = 1,
         scheduler: str | None = None,
     ) -> Iterator["DaskTrials"]:
-        """Start workers for trials, like `started_pool`; at the end, cut running trials.
+        """Start workers for trials, see `started_pool`; at the end, stop running trials.
 
-        `n_sharing` studies share the cores of this machine evenly.
-        Raises `BadInput` if the scheduler cannot be reached, or one of its workers cannot be used.
+        The cores of this machine are shared evenly by `n_sharing` studies. Raises `BadInput` if the
+        scheduler cannot be reached or a worker cannot be used.
         """
         steps = _Steps(flow_run_id)
         with (
@@ -163,13 +163,13 @@ class DaskTrials:
                 yield trials
             finally:
                 trials.cut()
-                if scheduler or n_sharing == 1:  # else other studies use the same sandboxes
-                    with suppress(Exception):  # a worker left meanwhile
+                if scheduler or n_sharing == 1:  # otherwise other studies use the same sandboxes
+                    with suppress(Exception):  # a worker has left in the meantime
                         pool.client.run(end_sandboxes, on_error="ignore")
 
     @property
     def n_slots(self) -> int:
-        """Concurrent trials."""
+        """Number of trials that can run at once."""
         return self._pool.n_slots
 
     @property
@@ -190,7 +190,7 @@ class DaskTrials:
         return tuple(running)
 
     def has_room(self) -> bool:
-        """Return whether a slot is free; `NoWorkers` after a long time without a worker."""
+        """Return whether a slot is free; raise `NoWorkers` after a long time without workers."""
         self._pool.workers.update()
         return self.n_running < self.n_slots
 
@@ -204,8 +204,9 @@ class DaskTrials:
     ) -> None:
         """Start a trial in a free slot.
 
-        `report` selects the steps that become task runs. Without `limit_seconds`, the study's limit
-        applies. With `pilot_seconds`, it starts only if a pilot predicts at most that time.
+        `report` selects the steps that become task runs. If `limit_seconds` is None, the study's
+        limit applies. If `pilot_seconds` is given, the trial starts only if a pilot predicts at
+        most this duration.
         """
         parameters = {
             "number": trial.number,
@@ -219,7 +220,7 @@ class DaskTrials:
         self._running.submit(_Run(trial, seconds), evaluate, parameters)
 
     def bench(self, worker: str) -> int:
-        """Stop using a worker; return how many are left."""
+        """Stop using a worker; return the number of remaining workers."""
         return self._pool.workers.refuse(worker)
 
     def collect(self, timeout_seconds: float) -> list[Ended]:
@@ -227,7 +228,7 @@ class DaskTrials:
         return [self._end(ended) for ended in self._running.collect(timeout_seconds)]
 
     def cut(self) -> list[Trial]:
-        """End all running trials, which their workers do within a moment."""
+        """Stop all running trials, which takes a moment."""
         return [run.trial for run in self._running.cut()]
 
     def run(
@@ -238,7 +239,7 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> Any:
-        """Run a task that is not a trial while no trial is running: see `run_all`."""
+        """Run a task that is not a trial, see `run_all`."""
         job = Job(task, parameters)
         (result,) = self.run_all([job], limit_seconds=limit_seconds, check=check)
         return result
@@ -250,13 +251,13 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> list[Any]:
-        """Run tasks that are not trials, one per slot at once; return their results in order.
+        """Run tasks that are not trials, one per slot; return their results in order.
 
-        No trial may be running, as the tasks share all cores. A job is repeated once if its worker
-        dies. The first failure ends all other jobs, as does an error raised by `check`, which is
-        called repeatedly. Raises `NoWorkers` if no worker comes back, `RuntimeError` if a job's
-        worker died in each attempt, `TimeoutError` or `MemoryError` if it exceeds a limit, and
-        errors of jobs or `check`.
+        No trial may be running, because the tasks share all cores. If the worker of a job dies, the
+        job is repeated once. The first failure ends all other jobs; so does an error raised by
+        `check`, which is called repeatedly. Raises `NoWorkers` if no worker comes back,
+        `RuntimeError` if a job's worker dies in each attempt, `TimeoutError` or `MemoryError` if a
+        job exceeds a limit, and errors of jobs or `check`.
         """
         n_at_once = min(len(jobs), self._pool.n_slots)
         tasks: RunningTasks[int] = RunningTasks(self._pool)
@@ -308,7 +309,7 @@ class DaskTrials:
         if ended.state is None:
             return Ended(trial, None, seconds, task_run_id)
         outcome = getattr(ended.state.data, "result", ended.state.data)
-        if not isinstance(outcome, TrialOutcome):  # an error of Prefect
+        if not isinstance(outcome, TrialOutcome):  # an error inside Prefect
             message = masked(str(ended.state.message))
             outcome = TrialOutcome(
                 failure=Failure(FailureKind.ERROR, message, cost_seconds=seconds)

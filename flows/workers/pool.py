@@ -1,7 +1,8 @@
-"""The Dask workers that may run our tasks, and the tasks that run on them.
+"""The Dask workers that may run tasks of a study, and the tasks that run on them.
 
-Each task is bound to one worker: Dask would otherwise restart the task of a dead worker on another
-one, up to three times. A task whose worker is gone is given back, and its caller decides.
+Each task is bound to one worker; otherwise Dask would restart the task of a dead worker on other
+workers, up to three times. If the worker of a task is gone, the task is returned, and the caller
+decides.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from prefect_tune.tasks.trial.evaluate import INDEX_MACHINE, worker_environment
 
 
 async def environment_of_sandbox(context: StudyContext) -> Mapping[str, Any]:
-    """Return the environment of a sandbox of this worker; runs beside the worker's tasks."""
+    """Return the environment of a sandbox of this worker; runs concurrently with tasks."""
     return await asyncio.to_thread(_environment, context)
 
 
@@ -47,23 +48,23 @@ def _environment(context: StudyContext) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCheck:
-    """Checks whether workers can run a study's trials and share the flow's environment."""
+    """Check whether workers can run a study's trials and have the same environment as the flow."""
 
     scheduler: str
     context: StudyContext
     ours: Mapping[str, Any]
 
     def __call__(self, client: distributed.Client, addresses: list[str] | None = None) -> list[str]:
-        """Check workers, by default all; return the addresses of those that are present.
+        """Check workers, by default all; return the addresses of workers that answered.
 
-        Raises `BadInput` if one is unusable.
+        Raises `BadInput` if a worker cannot be used.
         """
         answers = client.run(
             environment_of_sandbox, self.context, workers=addresses, on_error="return"
         )
         there = []
         for address, environment in answers.items():
-            if isinstance(environment, CommClosedError):  # it has left, and may come back
+            if isinstance(environment, CommClosedError):  # the worker has left, and may come back
                 continue
             if isinstance(environment, Exception):
                 raise BadInput(f"worker {address} cannot run this study: {environment}")
@@ -78,7 +79,7 @@ class WorkerCheck:
                         "--database postgresql+psycopg://user@host/name"
                     )
                 there_is = f"worker {address} has {name} {environment[name]}"
-                raise BadInput(f"{there_is}; the flow has {here}")
+                raise BadInput(f"{there_is}, but the flow has {here}")
             there.append(address)
         return there
 
@@ -86,7 +87,7 @@ class WorkerCheck:
 _LOOK_SECONDS = 1.0
 _TICK_SECONDS = 0.05
 _WAIT_SECONDS = 600.0
-"""Longest wait for a worker of an external scheduler if there is none."""
+"""Longest wait for a worker of an external scheduler."""
 _LOCAL_WAIT_SECONDS = 50.0
 """Longest wait for a worker process of this machine."""
 _CHECK_SECONDS = 45.0
@@ -94,21 +95,21 @@ _CHECK_SECONDS = 45.0
 _AGAIN_SECONDS = 60.0
 """Interval after which a worker that failed a check is checked again."""
 _RESULT_SECONDS = 2.0
-"""Wait for the result of a task that has ended, until its worker is looked for."""
+"""Longest wait for the result of an ended task before checking whether its worker is gone."""
 
 
 class NoWorkers(StoreLost):
-    """No usable worker is left, or there has been none for a long time."""
+    """No usable worker is left, or no worker has been usable for a long time."""
 
 
 @dataclass
 class Workers:
-    """The usable workers, by address, with their threads.
+    """The usable workers: addresses and numbers of threads.
 
     Args:
-        check: Check that each worker has to pass before its first task; None to use all.
-        note: Called with notes for the user.
-        processes: Worker processes to restart when they end, if they are ours.
+        check: Check that each worker must pass before its first task; None to use all workers.
+        note: Function that receives notes for the user.
+        processes: Worker processes started by this flow, which are restarted if they end; or None.
     """
 
     client: distributed.Client
@@ -117,14 +118,14 @@ class Workers:
     processes: WorkerProcesses | None = None
     threads: Mapping[str, int] = field(default_factory=dict)
     present: Collection[str] = ()
-    """Addresses of all workers, also of those that are not used."""
+    """Addresses of all workers, including unused workers."""
     _refused: set[str] = field(default_factory=set)
     _unfit: dict[str, tuple[float, str]] = field(default_factory=dict)
     """Time and reason of each worker's last failed check."""
     _checks: dict[str, Future[list[str]]] = field(default_factory=dict)
     _checking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
     _threads: dict[str, int] = field(default_factory=dict)
-    """Threads of all workers at the last look."""
+    """Threads of all workers at the last update."""
     _updated: float = -_LOOK_SECONDS
     _alone_since: float | None = None
 
@@ -136,13 +137,13 @@ class Workers:
             there = checked.result(_CHECK_SECONDS)
         except TimeoutError as error:
             raise BadInput(
-                f"{self.check.scheduler}: a worker does not answer for {_CHECK_SECONDS:g} s; end "
-                "the workers that are stopped"
+                f"{self.check.scheduler}: a worker has not answered for {_CHECK_SECONDS:g} s; end "
+                "workers that are suspended"
             ) from error
         self.threads = {a: n for a, n in self._threads_here().items() if a in there}
 
     def wait_for_all(self, n_slots: int) -> None:
-        """Wait for local workers, longest for the first; or raise `NoWorkers`."""
+        """Wait for local workers, longest for the first; may raise `NoWorkers`."""
         until = monotonic() + _LOCAL_WAIT_SECONDS / 5
         self.update(at_once=True)
         while sum(self.threads.values()) < n_slots and not (self.threads and monotonic() > until):
@@ -151,9 +152,9 @@ class Workers:
             self.update(at_once=True)
 
     def update(self, *, at_once: bool = False) -> None:
-        """Update the workers if the last update was some time ago.
+        """Update the list of workers, unless it was updated a moment ago.
 
-        Raises `NoWorkers` if there has been no worker for a long time.
+        Raises `NoWorkers` if no worker has been usable for a long time.
         """
         if monotonic() - self._updated < _LOOK_SECONDS and not at_once:
             return
@@ -169,11 +170,11 @@ class Workers:
                 self._unfit[address] = (monotonic(), str(error))
                 if str(error) != known:
                     self.note(f"{error}; the worker is not used")
-            except Exception:  # it has left, or will be checked again
+            except Exception:  # the worker has left, or will be checked again
                 self._unfit[address] = (monotonic(), "")
             else:
-                self.threads = {**self.threads, **dict.fromkeys(there, 1)}  # threads follow
-                if there:  # else it has left meanwhile
+                self.threads = {**self.threads, **dict.fromkeys(there, 1)}  # corrected below
+                if there:  # otherwise the worker has left again
                     total = counted(len(self.threads), "worker")
                     self.note(f"worker {address} joined; {total} in total")
         here = self._threads_here()
@@ -195,38 +196,38 @@ class Workers:
         if self._alone_since is None:
             self._alone_since = now
             if self.check is not None:
-                self.note(f"waiting for a worker: {self.check.scheduler} has none for the study")
+                self.note(f"waiting for workers: {self.check.scheduler} has no usable one")
         if now - self._alone_since > (_LOCAL_WAIT_SECONDS if self.check is None else _WAIT_SECONDS):
             where, remedy = "this machine", "free some memory or use fewer --workers"
             if self.check is not None:
-                where, remedy = self.check.scheduler, "start some with `dask worker`"
+                where, remedy = self.check.scheduler, "start workers with `dask worker`"
             raise NoWorkers(
-                f"{where} has had no worker for the study for {now - self._alone_since:.0f} s; "
-                f"{remedy}, then rerun the command to resume"
+                f"{where} has had no usable worker for {now - self._alone_since:.0f} s; {remedy}, "
+                "then rerun the command to resume"
             )
 
     def refuse(self, address: str) -> int:
-        """Stop using a worker; return how many are left."""
+        """Stop using a worker; return the number of remaining workers."""
         self._refused.add(address)
         self.threads = {a: n for a, n in self.threads.items() if a != address}
         return len(self.threads)
 
     def close(self) -> None:
-        """Start no more checks."""
+        """Stop checking workers."""
         self._checking.shutdown(wait=False, cancel_futures=True)
 
     def _threads_here(self) -> dict[str, int]:
         if self.client.status == "closed":
             raise NoWorkers("the Dask scheduler no longer answers; rerun the command to resume")
-        with suppress(OSError):  # the scheduler may be away for a moment
-            # `scheduler_info` may answer without workers, as the client's own look has none.
+        with suppress(OSError):  # the scheduler may be unreachable for a moment
+            # not `scheduler_info`, which may answer without any workers
             self._threads = dict(self.client.nthreads())
         self.present = frozenset(self._threads)
         return self._threads
 
 
 class WorkerPool:
-    """Slots on workers: one per thread, at most `max_slots`."""
+    """Slots for tasks: one per thread of the workers, at most `max_slots`."""
 
     def __init__(self, runner: LeanDaskTaskRunner, max_slots: int | None, workers: Workers) -> None:
         self._runner, self._max_slots, self.workers = runner, max_slots, workers
@@ -240,15 +241,15 @@ class WorkerPool:
 
     @property
     def n_slots(self) -> int:
-        """Concurrent tasks."""
+        """Number of tasks that can run at once."""
         n_threads = sum(self.workers.threads.values())
         return n_threads if self._max_slots is None else min(self._max_slots, n_threads)
 
     def submit(self, task: Any, parameters: Mapping[str, Any]) -> PrefectDaskFuture[Any]:
-        """Submit one run of a Prefect task to the least busy worker; or raise `NoWorkers`."""
+        """Submit a run of a Prefect task to the least busy worker; may raise `NoWorkers`."""
         while True:
             self.workers.update()
-            busy = self.client.processing()  # of all workers that are there now
+            busy = self.client.processing()  # of all workers that are present now
             if threads := {a: n for a, n in self.workers.threads.items() if a in busy}:
                 break
             check_interrupted()
@@ -264,16 +265,16 @@ class WorkerPool:
         return future
 
     def address_of(self, future: PrefectDaskFuture[Any]) -> str:
-        """Return the address of the worker that a task was submitted to."""
+        """Return the address of the worker to which a task was submitted."""
         return self._placed[future.wrapped_future.key]
 
     def release(self, future: PrefectDaskFuture[Any]) -> None:
-        """Forget a task that has ended; Dask would otherwise compute it again."""
+        """Forget an ended task; otherwise Dask might compute the task again."""
         self._placed.pop(future.wrapped_future.key, None)
         future.wrapped_future.release()
 
     def cancel_stranded(self, future: PrefectDaskFuture[Any]) -> None:
-        """Cancel a task whose worker is gone; Dask would wait for the worker for ever."""
+        """Cancel a task whose worker is gone; otherwise Dask would wait for the worker forever."""
         self.workers.update()
         if self.address_of(future) not in self.workers.present:
             future.wrapped_future.cancel(force=True)
@@ -298,7 +299,7 @@ class EndedTask(Generic[Subject]):
 
     Attributes:
         state: Final state of the task run; None if the task was not run to its end.
-        fault: Why the worker could not run the task; empty if the worker is gone.
+        fault: Reason why the worker could not run the task; empty if the worker is gone.
     """
 
     task: SubmittedTask[Subject]
@@ -307,7 +308,7 @@ class EndedTask(Generic[Subject]):
 
 
 class RunningTasks(Generic[Subject]):
-    """Tasks of a flow run that were submitted to workers and not collected yet."""
+    """Tasks of a flow run that were submitted to workers but not collected yet."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
@@ -321,17 +322,17 @@ class RunningTasks(Generic[Subject]):
         return iter(self._tasks.values())
 
     def submit(self, subject: Subject, task: Any, parameters: Mapping[str, Any]) -> None:
-        """Submit a task for a subject."""
+        """Submit a task on behalf of a subject, such as a trial."""
         future = self._pool.submit(task, parameters)
         worker = self._pool.address_of(future)
         self._tasks[future.task_run_id] = SubmittedTask(subject, future, worker, monotonic())
         future.wrapped_future.add_done_callback(lambda _: self._done.put(future.task_run_id))
 
     def collect(self, timeout_seconds: float) -> Iterator[EndedTask[Subject]]:
-        """Yield tasks that have ended, waiting at most `timeout_seconds` for the first.
+        """Yield ended tasks; wait at most `timeout_seconds` for the first.
 
-        Tasks whose worker is gone are cancelled, and end as well. Raises `NoWorkers` if there has
-        been no worker for a long time.
+        Tasks whose worker is gone are cancelled and yielded, too. Raises `NoWorkers` if no worker
+        has been usable for a long time.
         """
         check_interrupted()
         for task in self._tasks.values():
@@ -344,11 +345,11 @@ class RunningTasks(Generic[Subject]):
             while True:
                 done.append(self._done.get_nowait())
         for task_run_id in done:
-            if task_run_id in self._tasks:  # it may have been cut
+            if task_run_id in self._tasks:  # the task may have been cancelled
                 yield self._end(self._tasks.pop(task_run_id))
 
     def cut(self) -> list[Subject]:
-        """Cancel all running tasks, whose workers end them within a moment."""
+        """Cancel all running tasks; workers end them after a moment."""
         cut = list(self._tasks.values())
         self._tasks.clear()
         if cut:
@@ -367,9 +368,9 @@ class RunningTasks(Generic[Subject]):
                 except TimeoutError:
                     if future.status == "error":  # raised by the task
                         raise
-                    self._pool.cancel_stranded(task.future)  # its worker may be gone with it
+                    self._pool.cancel_stranded(task.future)  # the worker may be gone, too
         except (KilledWorker, CancelledError):
-            self._pool.workers.update(at_once=True)  # its slots are no longer there
+            self._pool.workers.update(at_once=True)  # the worker's slots are gone
             return EndedTask(task)
         except Exception as error:  # Prefect or Dask could not start the task there
             return EndedTask(task, fault=f"{type(error).__name__}: {error}")

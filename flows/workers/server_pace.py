@@ -1,11 +1,13 @@
-"""Prefect's server: which task runs to report, when to wait, which runs to close.
+"""Pacing of reports to Prefect's server: which task runs to report, when to wait, which to close.
 
-A server keeps events in queues of fixed length and silently drops any excess: task runs are then
-lost, or stay Running for ever. A study therefore counts the task runs it has reported, asks the
-server how many it has recorded, and keeps the difference far below the queue length.
+The server keeps events in queues of fixed length and silently drops events if a queue is full: task
+runs are then lost, or stay Running forever. Therefore a study counts the task runs that it has
+reported, asks the server how many are recorded, and keeps the difference far below the length of
+the queues.
 
-Prefect does not notice when a worker or a flow is killed: its runs would stay Running for ever. A
-study does not depend on what Prefect shows, so errors are only logged.
+Prefect does not notice if a worker or a flow is killed, so the runs of killed processes would stay
+Running forever; they are closed here. Because a study does not depend on what Prefect shows, errors
+are only logged.
 """
 
 import logging
@@ -34,13 +36,13 @@ _REPORTS: tuple[Report, ...] = ("steps", "misses", "trial")
 
 
 class OutageNote:
-    """Reports once that the server is unreachable."""
+    """Reporter of an unreachable server, once per study."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer, self._is_reported = observer, False
 
     def say(self, error: Exception) -> None:
-        """Report the outage, unless done before."""
+        """Report the outage, unless it was already reported."""
         if not self._is_reported:
             self._is_reported = True
             text = f"the Prefect server does not answer ({error}); the study continues"
@@ -48,7 +50,7 @@ class OutageNote:
 
 
 class ServerPace:
-    """Decides which task runs to report to the server, and when to let it catch up."""
+    """Decision on which task runs to report to the server, and when to let the server catch up."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class ServerPace:
 
     @property
     def report(self) -> Report:
-        """Task runs that the next trial reports."""
+        """Kind of task runs that the next trial reports."""
         return _REPORTS[self._level] if self._task_runs == "auto" else self._task_runs
 
     def may_submit(self, n_reported: int) -> bool:
@@ -87,7 +89,7 @@ class ServerPace:
         return self._lag <= _LAG_ALLOWED
 
     def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 15.0) -> int:
-        """Wait for all task runs to be recorded while the server advances; return the rest."""
+        """Wait until all task runs are recorded, or the server stalls; return the rest."""
         missing, since = self._missing(n_reported), monotonic()
         while missing > 0 and monotonic() - since < timeout_seconds:
             sleep(0.2)
@@ -97,7 +99,7 @@ class ServerPace:
         return max(missing, 0)
 
     def _missing(self, n_reported: int) -> int:
-        """Return how many reported task runs are not recorded; 0 if the server does not answer."""
+        """Return the number of task runs that were reported but not recorded; 0 if unknown."""
         try:
             return n_reported - self._count_recorded()
         except Exception as error:  # a study does not depend on what Prefect shows
@@ -115,7 +117,7 @@ def _task_runs(
     flow_run_id: UUID,
     states: Sequence[str],
 ) -> Any:
-    """Return the number of a flow run's task runs in some states, or the first of these runs."""
+    """Return the number of a flow run's task runs in the given states, or the first runs."""
     of_run = {
         "flow_runs": {"id": {"any_": [str(flow_run_id)]}},
         "task_runs": {"state": {"type": {"any_": states}}},
@@ -124,7 +126,7 @@ def _task_runs(
 
 
 def close_open_runs(flow_run_id: UUID, state: State[Any]) -> int:
-    """Give the open task runs of a flow run a final state; return their number."""
+    """Set a final state for all open task runs of a flow run; return their number."""
     closed = set[str]()
     try:
         with get_client(sync_client=True) as client:
@@ -141,18 +143,18 @@ def close_open_runs(flow_run_id: UUID, state: State[Any]) -> int:
 
 
 def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:
-    """Close the flow run of an earlier session and its open task runs in Prefect.
+    """Close the flow run of an earlier session, and its open task runs, in Prefect.
 
     If Prefect retries a flow run, both ids are equal, and only task runs are closed.
     """
     if former is None:
         return
-    state: State[Any] = Crashed(message="its process was killed")
+    state: State[Any] = Crashed(message="the process was killed")
     with get_client(sync_client=True) as client:
         try:
             run = client.read_flow_run(UUID(former))
         except Exception:
-            return  # on another server, or deleted there
+            return  # the flow run is on another server, or was deleted
         if former != str(flow_run_id):
             if run.state is None or run.state.type not in (StateType.RUNNING, StateType.PENDING):
                 return
@@ -163,8 +165,8 @@ def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:
 def finish_task_runs(
     pace: ServerPace, flow_run_id: UUID, n_task_runs: int, observer: Observer
 ) -> None:
-    """Wait until Prefect has recorded the task runs of a flow run, then end the open ones."""
+    """Wait until Prefect has recorded the task runs of a flow run, then close open ones."""
     missing = pace.wait_until_recorded(n_task_runs)
     if missing:
         observer.note(f"the Prefect server has not recorded {missing} task runs")
-    close_open_runs(flow_run_id, Crashed(message="its process ended before it did"))
+    close_open_runs(flow_run_id, Crashed(message="the process ended before the task run"))

@@ -1,8 +1,9 @@
-"""Worker processes of this machine, for more slots than the flow's process can serve.
+"""Worker processes on this machine, for more slots than the flow's process can serve.
 
-A process reads its task from standard input, which stays open as long as the flow lives: at its
-end, the worker ends too, whatever its threads do. `multiprocessing` is not used: it would import
-the user's main module in each worker, and start an unguarded script again.
+A worker process reads its instructions from standard input, which stays open as long as the flow
+runs. When the input is closed, the worker ends, whatever its threads are doing. `multiprocessing`
+is not used, because it would import the user's main module in each worker, and thereby rerun a
+script without a main guard.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from prefect_tune.tasks.sandbox.zygote import import_path
 _THREADS = 4
 _QUIET: Mapping[str, str] = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event of an outage would be printed
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # otherwise prints each event of an outage
 }
 _END_SECONDS = 5.0
 _PAUSE_SECONDS = 5.0
@@ -35,7 +36,7 @@ _PAUSE_SECONDS = 5.0
 
 class _WithoutHttp:
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Start no server."""
+        """Do not start a server."""
 
 
 class ClosedScheduler(_WithoutHttp, Scheduler):
@@ -47,7 +48,7 @@ class ClosedWorker(_WithoutHttp, Worker):
 
 
 class WorkerProcesses:
-    """Worker processes with four threads each; `restart` replaces those that were killed."""
+    """Worker processes with four threads each; `restart` replaces killed processes."""
 
     def __init__(
         self, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any], n_slots: int
@@ -62,7 +63,7 @@ class WorkerProcesses:
         self.restart()
 
     def restart(self) -> None:
-        """Start the processes that do not run."""
+        """Start all processes that are not running."""
         for i, process in enumerate(self._processes):
             is_gone = process is None or process.poll() is not None
             if is_gone and monotonic() - self._started[i] >= _PAUSE_SECONDS:
@@ -72,7 +73,7 @@ class WorkerProcesses:
                 self._processes[i] = _start({**self._spec, "options": self._options[i]})
 
     def close(self) -> None:
-        """End all processes, and wait for the end."""
+        """End all processes, and wait until they have ended."""
         started = [process for process in self._processes if process is not None]
         for process in started:
             _close_input(process)
@@ -85,7 +86,7 @@ class WorkerProcesses:
 
 def _close_input(process: "subprocess.Popen[bytes]") -> None:
     if process.stdin is not None:
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             process.stdin.close()
 
 
@@ -103,17 +104,17 @@ def _start(spec: Mapping[str, Any]) -> "subprocess.Popen[bytes] | None":
             start_new_session=True,
             env={**os.environ, **_QUIET},
         )
-    except OSError:  # tried again with the next look at the workers
+    except OSError:  # tried again at the next update of the workers
         return None
     assert process.stdin is not None  # noqa: S101 - it is a pipe
-    with suppress(OSError):  # it has ended
+    with suppress(OSError):  # the process has ended
         process.stdin.write(pickle.dumps(spec))
         process.stdin.flush()
     return process
 
 
 def main() -> None:
-    """Run a worker as standard input tells, until that ends; the process of a worker."""
+    """Run a worker process: read instructions from standard input, end when it is closed."""
     spec = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_input, daemon=True).start()
     asyncio.run(_work(**spec))

@@ -110,7 +110,7 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.mark.parametrize(
-    ("space", "reason"), [("locked", "cannot pickle"), ("turned", "predicts other values")]
+    ("space", "reason"), [("locked", "cannot pickle"), ("turned", "predicts different values")]
 )
 def test_next_best_trial_that_can_be_stored_becomes_the_model(place, space, reason) -> None:
     summary = place.search(space, trials=12)

@@ -197,6 +197,6 @@ def test_tasks_of_a_dead_worker_are_returned_and_not_restarted_by_dask(
         assert (ended.state, ended.fault) == (None, "")
         monkeypatch.setattr(module, "_WAIT_SECONDS", 0.0)
         external.stop(external.processes[1:])
-        with pytest.raises(NoWorkers, match="no worker"):
+        with pytest.raises(NoWorkers, match="no usable worker"):
             wait_for(lambda: n_slots(pool) < 0)
         assert "1 worker gone; 0 workers remaining" in notes
