@@ -4,8 +4,8 @@
 - `views`: output of the commands
 - `report`: reports as HTML files
 - `estimator`: the search as a scikit-learn estimator
-- `server`: an embedded Prefect server, shared by runs
-- `serve`: serves the deployments of `prefect.yaml`
+- `server`: the private Prefect server, shared by runs
+- `serve`: serving of the deployments in `prefect.yaml`
 - `package`: the names that `import prefect_tune` loads
 - `docs`: the documentation, which is not part of the package
 """

@@ -1,6 +1,6 @@
-"""Serving the deployments of `prefect.yaml` from one process, without a work pool.
+"""Serves the deployments of `prefect.yaml` from one process, without a work pool.
 
-A restart keeps each schedule active or paused, as set in Prefect.
+After a restart, each schedule is active or paused, as it was set in Prefect.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _WITHOUT_EVENTS = (
 
 
 def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
-    """Serve the deployments until interrupted, with at most `limit` concurrent flow runs."""
+    """Serve the deployments until an interrupt, with at most `limit` concurrent flow runs."""
     say("starting")
     with launched_server(with_events=True) as server:
         server.wait()
@@ -40,7 +40,7 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
             say(_WITHOUT_EVENTS)
         runner = Runner(name="prefect-tune", limit=limit, pause_on_shutdown=False)
         for flow, declared in declared_deployments():
-            active = dict[str, bool]()  # the state of its schedules, by slug
+            active = dict[str, bool]()  # the state of a deployment's schedules, by slug
             with suppress(ObjectNotFound), get_client(sync_client=True) as client:
                 found = client.read_deployment_by_name(f"{flow.name}/{declared['name']}")
                 active = {s.slug: s.active for s in found.schedules if s.slug}
@@ -64,9 +64,9 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
 
 
 async def _run_until_signal(runner: Runner) -> None:
-    """Run until a signal arrives, then stop the runner and raise EndedBySignal.
+    """Run until a signal arrives, then stop the runner and raise `EndedBySignal`.
 
-    Raising from the handler itself would interrupt the event loop at any point.
+    Raising inside the signal handler could interrupt the event loop at any point.
     """
     loop, came = asyncio.get_running_loop(), asyncio.Event()
     numbers: list[int] = []
@@ -75,7 +75,7 @@ async def _run_until_signal(runner: Runner) -> None:
         numbers.append(number)
         loop.call_soon_threadsafe(came.set)
 
-    # The runner handles SIGTERM from its start, and would end without an error.
+    # The runner installs its own handler of SIGTERM, which would end without an error.
     runner.handle_sigterm = end  # type: ignore[method-assign]
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -84,7 +84,7 @@ async def _run_until_signal(runner: Runner) -> None:
     ended = asyncio.create_task(came.wait())
     await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
     if runner.started:
-        await runner.astop()  # cancelling would leave its temporary folder
+        await runner.astop()  # cancelling would leave the runner's temporary folder behind
     else:
         running.cancel()
     with suppress(asyncio.CancelledError):

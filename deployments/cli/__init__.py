@@ -1,4 +1,4 @@
-"""The commands of `prefect-tune`, which import heavy modules when they run.
+"""The commands of `prefect-tune`; heavy modules are imported only when a command runs.
 
 - `command`: the command line, with all commands
 - `run`: searches, retries, and serves deployments
@@ -12,6 +12,6 @@
 - `flow_run`: runs flows and shows their progress
 - `completing`: shell completion
 - `options`: options that commands share
-- `output`: results, as text or JSON
-- `errors`: errors as messages and exit codes
+- `output`: printing of results, as text or JSON
+- `errors`: messages and exit codes for errors
 """

@@ -99,7 +99,8 @@ def artifacts_export(opened: "ArtifactStore", key: str, file: str, *, part: str)
     except Damaged as error:
         raise BadInput(f"the part cannot be exported: {error}") from error
     load_code_of(opened, entry)
-    if entry.parts[part].codec == "pickle":  # FILE must load without the user's code
+    # The user's code is carried along, so that FILE loads without it.
+    if entry.parts[part].codec == "pickle":
         data = portable_pickle(decode("pickle", data))
     with atomic_output(file) as path:
         path.write_bytes(data)
@@ -162,7 +163,7 @@ def artifacts_prune(opened: "ArtifactStore", *, size: str) -> None:
 
 
 def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
-    """Return the artifact with this key prefix; raises BadInput for none or several."""
+    """Return the only artifact whose key begins with this text; may raise `BadInput`."""
     found = opened.index.select(beginning=key, present_only=False)
     if len(found) != 1:
         from prefect_tune.tasks.bad_input import BadInput

@@ -111,7 +111,7 @@ def _method(method: "Method") -> dict[str, Any]:
 
 
 def _space(space: "Space") -> dict[str, Any]:
-    """Return a space restricted to the installed libraries, and the packages it lacks, as JSON."""
+    """Return, as JSON, the part of a space that can be used here, and missing packages."""
     from prefect_tune.tasks.catalogue.spaces import (
         algorithms_of,
         missing_libraries,

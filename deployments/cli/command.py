@@ -1,6 +1,6 @@
-"""The command line. Commands import heavy modules when they run, so help appears at once.
+"""The command line. Heavy modules are imported only when a command runs, so help is fast.
 
-With `--json`, standard output holds only the result; progress and notes go to standard error.
+With `--json`, standard output has only the result; progress and notes go to standard error.
 """
 
 import sys
@@ -54,7 +54,7 @@ def main() -> None:
     """  # noqa: D301 - click reads the backspace
     set_defaults(QUIET_CONSOLE)
     sys.excepthook = print_traceback
-    home()  # Prefect needs a home folder, too
+    home()  # Prefect also needs a home folder
 
 
 for _command in chain(*_BY_TASK.values()):

@@ -115,7 +115,7 @@ def _print(
     store_options: Sequence[str],
     document: dict[str, Any] | None,
 ) -> None:
-    """Print the standings of the curves in files, or their JSON, which extends `document`."""
+    """Print the standings of the curves in files; as JSON, added to `document`."""
     from prefect_tune.flows.comparison.curves import read_curves
     from prefect_tune.flows.comparison.standings import standings as standings_of
     from prefect_tune.flows.starting.output_files import check_output

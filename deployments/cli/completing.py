@@ -1,7 +1,7 @@
 """Shell completion: values of options and arguments, and the completion script of each shell.
 
-Shells run this at each press of a key, so nothing heavy is imported. After any failure, completion
-offers no values.
+Shells run this code whenever the user presses the completion key, so nothing heavy is imported.
+After any failure, completion offers no values.
 """
 
 import sqlite3
@@ -27,12 +27,12 @@ def method_options(options: type) -> list[Option]:
 
 
 def values_text(option: Option) -> str:
-    """Return the choices or bounds of an option as text; empty if it has neither."""
+    """Return the choices or bounds of an option as text; empty without either."""
     return " or ".join(option.known) or option.limits_text
 
 
 def option_text(default: Any) -> str:
-    """Return a default as written on the command line."""
+    """Return a default value as it is written on the command line."""
     if default is None:
         return "null"
     return str(default).lower() if isinstance(default, bool) else str(default)
@@ -45,12 +45,12 @@ _LOCKED_SECONDS = 0.2
 
 
 def complete_studies(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the studies in the store that the command would open, newest first."""
+    """Return the studies in the store that the command opens, newest first."""
     return _beginning(_names("studies", ctx.params.get("store")), incomplete)
 
 
 def complete_series(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the series in the store that the command would open, newest first."""
+    """Return the series in the store that the command opens, newest first."""
     return _beginning(_names("series", ctx.params.get("store")), incomplete)
 
 
@@ -86,7 +86,7 @@ _BY_NAME: Mapping[str, Completed] = {
 
 
 def values_of(option: Option) -> Completed | None:
-    """Return the completion for an option's values (choices, studies or files), if any."""
+    """Return the completion function for an option's values, or None."""
     kinds = set(option.metavar.split("|"))
     is_file = not kinds.isdisjoint({"FILE", "PATH"})
 
@@ -107,9 +107,9 @@ def _files(incomplete: str) -> list[CompletionItem]:
 
 
 def _names(table: str, store: str | None) -> list[str]:
-    """Return the studies or series in a local store; none if the store is missing or busy."""
+    """Return the studies or series in a local store; empty if the store is missing or busy."""
     if store is not None and ("://" in store or store.startswith(BLOCK)):
-        return []  # not a local folder, and possibly slow
+        return []  # stores that are not local may be slow
     index = Path(store or default_store()).expanduser() / "index.sqlite"
     try:
         uri = f"{index.absolute().as_uri()}?mode=ro"

@@ -1,4 +1,4 @@
-"""Errors of commands, including usage errors: one message and an exit code, no traceback."""
+"""Errors of commands, including usage errors: a message and an exit code, no traceback."""
 
 import errno
 import sys
@@ -19,13 +19,14 @@ from prefect_tune.tasks.sandbox.output import open_streams
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Report a user's mistake with exit code 2, a failure with 1, and signal N with 128 + N."""
+    """Report errors; exit with 2 for bad input, 1 for failures, 128 + N for signal N."""
     try:
         yield
-    except (click.exceptions.Exit, click.ClickException, click.Abort):  # such as after --help
+    except (click.exceptions.Exit, click.ClickException, click.Abort):  # for example after --help
         raise
     except (Exception, KeyboardInterrupt) as error:
-        if interrupt := interrupt_behind(error):  # an outage may have hindered its handling
+        # An outage may have disturbed the handling of the first error.
+        if interrupt := interrupt_behind(error):
             echo("interrupted", err=True)
             sys.exit(getattr(interrupt, "exit_code", 130))
         is_ours = type(error).__module__.startswith("prefect_tune.")
@@ -51,12 +52,12 @@ def reported_errors() -> Iterator[None]:
 def print_traceback(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print an unexpected error as `sys.excepthook` does, with passwords masked."""
+    """Print an unexpected error like `sys.excepthook`, but with passwords masked."""
     echo("".join(traceback.format_exception(kind, error, trace)), err=True)
 
 
 def is_of_server(error: BaseException) -> bool:
-    """Return whether an error was caused by talking to the Prefect server."""
+    """Return whether an error comes from communication with the Prefect server."""
     cause: BaseException | None = error
     while cause is not None:
         rooms = {kind.__module__.split(".")[0] for kind in type(cause).__mro__}
@@ -67,7 +68,7 @@ def is_of_server(error: BaseException) -> bool:
 
 
 class Commands(click.Group):
-    """Commands that report usage errors like all other errors, with passwords masked."""
+    """Group of commands that reports usage errors like other errors, with passwords masked."""
 
     def make_context(
         self,
@@ -83,14 +84,14 @@ class Commands(click.Group):
             return super().make_context(info_name, list(args), parent, **extra)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run the words of the command line as a program, or other words for a caller."""
+        """Run the program's command line or, for callers, other words."""
         open_streams()
         if args is None:
             stay_apart()
         return super().main(args, **extra)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command that prints only its result to standard output."""
+        """Add a command, and let it print only its result to standard output."""
         _keep_apart(cmd)
         super().add_command(cmd, name)
 
@@ -103,7 +104,7 @@ class Commands(click.Group):
 
 
 def _keep_apart(command: click.Command) -> None:
-    """Redirect everything but results of a command or group away from standard output."""
+    """Redirect all output of a command or group, except results, to standard error."""
     if isinstance(command, click.Group):
         for member in command.commands.values():
             _keep_apart(member)
@@ -117,7 +118,7 @@ def _mistakes_shown() -> Iterator[None]:
         yield
     except click.UsageError as error:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # from click 8.2
-            raise  # shows the help alone
+            raise  # only shows help
         raise click.UsageError(printable(error.format_message()), error.ctx) from error
 
 

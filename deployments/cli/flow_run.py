@@ -1,4 +1,4 @@
-"""Running a flow from a command, with its progress."""
+"""Running of a flow by a command, with progress."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from prefect_tune.deployments.views.console import echo
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Collect no garbage during the body, and never scan the objects left at its end again."""
+    """Switch off garbage collection in the body; later collections skip objects made there."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -40,19 +40,19 @@ def run_flow(
     json_lines: bool,
     keep_server: bool,
 ) -> dict[str, Any]:
-    """Check the input while server and workers start, then run a flow and show its progress."""
+    """Check the input while server and workers are starting; run a flow and show progress."""
     from prefect_tune.flows.running.interrupts import interrupts_taken
     from prefect_tune.tasks.sandbox.zygote import ZYGOTE, CannotStart
 
-    announce = partial(echo, "interrupted: ending the trials under way ...", err=True)
+    announce = partial(echo, "interrupted: ending the running trials ...", err=True)
     with interrupts_taken(announce):
         from prefect_tune.deployments.server.embedded import launched_server
 
         with launched_server(keep=keep_server) as server:
             with quick_imports():
-                with suppress(CannotStart):  # reported when a trial needs it
-                    ZYGOTE.start_as_copy()  # before Prefect, which calls do not need
-                # Prefect would import these when the flow starts.
+                with suppress(CannotStart):  # if this fails, the first trial reports it
+                    ZYGOTE.start_as_copy()  # before Prefect, which calls in sandboxes do not need
+                # Prefect would import these modules when the flow starts.
                 import fastapi.encoders  # noqa: F401
                 import prefect.flow_engine
                 import prefect.utilities.visualization  # noqa: F401
@@ -76,8 +76,8 @@ def run_flow(
                 try:
                     return run(preparation)
                 except (KeyboardInterrupt, PrefectSignal) as ended:
-                    observer.note(f"the same command with {preparation.again} resumes it")
-                    if isinstance(ended, PrefectSignal):  # suspended or cancelled in the UI
+                    observer.note(f"to resume, rerun the command with {preparation.again}")
+                    if isinstance(ended, PrefectSignal):  # suspended or cancelled in Prefect's UI
                         raise KeyboardInterrupt from ended
                     raise
                 except Exception as error:

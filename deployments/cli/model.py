@@ -1,4 +1,4 @@
-"""Using the final model of a study: `prefect-tune predict` and `prefect-tune export`."""
+"""Use of a study's final model: `prefect-tune predict` and `prefect-tune export`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,7 +109,7 @@ def predict(
 def _arguments(
     series: str | None, first: str | None, second: str | None, name: str
 ) -> tuple[str, str]:
-    """Return study and file; with a series, the first argument is the file."""
+    """Return study and file; if a series is given, the first argument is the file."""
     if series is None and first is not None and second is not None:
         return first, second
     if series is not None and first is not None and second is None:
@@ -121,7 +121,7 @@ def _arguments(
 
 
 def _model(store: "ArtifactStore", series: str | None, study: str) -> tuple[str, str | None]:
-    """Return the study and, for the champion of a series, the record of its model."""
+    """Return the study and, for the champion of a series, the record of the model."""
     if series is None:
         return study, None
     from prefect_tune.flows.reading.lookup import champion_of

@@ -1,4 +1,4 @@
-"""Options that commands share, options made from a flow's parameters, and the store to open."""
+"""Options that several commands share, options for parameters of flows, and opening the store."""
 
 import gc
 import re
@@ -39,7 +39,7 @@ HELP_ALL = click.help_option(_HELP_ALL, help="Show all options, in full.")
 
 
 def printing(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --json to a command that prints its result with `emit`."""
+    """Add the option --json to a command that prints its result with `emit`."""
 
     @wraps(command)
     def printed(*, as_json: bool, **given: Any) -> None:  # noqa: ARG001 - `emit` reads it
@@ -56,7 +56,7 @@ RARE_VALUES = click.option(
 
 
 def reading_store(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --json, --store and --database to a command, and pass the open store to it first."""
+    """Add --json, --store and --database to a command; its first argument is the open store."""
 
     @wraps(command)
     def opened(*, store: str | None, database: str | None, **given: Any) -> None:
@@ -135,19 +135,19 @@ def check_named(options: StudyOptions) -> None:
             raise BadInput("your own metric needs a plugin", option="metric", value=name)
         metric_named(name)
     for file in options.source.files[:1]:
-        # Unlike a Path, `exists` takes names that no file can have.
+        # Unlike Path, `exists` accepts names that no file can have.
         if "://" not in file and "::" not in file and not exists(expanduser(file)):  # noqa: PTH110, PTH111
             raise BadInput(f"there is no file or folder {file}")
 
 
 @contextmanager
 def existing_store(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
-    """Open an existing store; raises BadInput rather than create one."""
+    """Open an existing store; raise `BadInput` if there is none."""
     from prefect_tune.flows.options.store_location import existing_store as address_of
     from prefect_tune.storage.artifacts import ArtifactStore
 
     opened = ArtifactStore(address_of(store, database), is_read=True)
-    gc.freeze()  # excludes imported objects: reading many trials is a fifth faster
+    gc.freeze()  # skipping imported objects makes reading of many trials a fifth faster
     try:
         yield opened
     finally:

@@ -23,7 +23,7 @@ TABLES = {".csv": "csv", ".parquet": "parquet"}
 
 
 def format_from_suffix(file: str, kinds: Mapping[str, str], option: str = "") -> str:
-    """Return the format for a file suffix; raises BadInput, which names the option if given."""
+    """Return the format for a file suffix; raise `BadInput`, with the option if given."""
     from prefect_tune.tasks.bad_input import BadInput
 
     kind = kinds.get(Path(file).suffix.lower())
@@ -36,7 +36,7 @@ def format_from_suffix(file: str, kinds: Mapping[str, str], option: str = "") ->
 
 
 def write_table(frame: "pd.DataFrame", out: str) -> None:
-    """Write a table as CSV or Parquet, by file suffix; raises BadInput on failure."""
+    """Write a table as CSV or Parquet, by file suffix; may raise `BadInput`."""
     with atomic_output(out) as path:
         if format_from_suffix(out, TABLES, "out") == "csv":
             frame.to_csv(path, index=False)
@@ -46,7 +46,7 @@ def write_table(frame: "pd.DataFrame", out: str) -> None:
 
 @contextmanager
 def atomic_output(out: str) -> Iterator[Path]:
-    """Yield a path to write to, which becomes `out` when the body ends."""
+    """Yield a path for writing; the file becomes `out` when the body ends."""
     from prefect_tune.storage.local_files import atomic_file
 
     with _writing(out, "file"), atomic_file(Path(out)) as path:
@@ -55,7 +55,7 @@ def atomic_output(out: str) -> Iterator[Path]:
 
 @contextmanager
 def atomic_output_folder(out: str) -> Iterator[Path]:
-    """Yield a folder to write to, which becomes `out` when the body ends."""
+    """Yield a folder for writing; the folder becomes `out` when the body ends."""
     from prefect_tune.storage.local_files import atomic_folder
     from prefect_tune.tasks.bad_input import BadInput
 
@@ -85,12 +85,12 @@ def print_json(document: Any) -> None:
 
 
 def wants_json() -> bool:
-    """Return whether the running command got --json."""
+    """Return whether the running command has the option --json."""
     return bool(click.get_current_context().params["as_json"])
 
 
 def emit(document: Callable[[], Any], text: str | Callable[[], object]) -> None:
-    """Print a result: `document()` as JSON with --json; else the text, or by calling `text`."""
+    """Print a result: with --json, `document()`; otherwise `text`, a string or a function."""
     if wants_json():
         print_json(document())
     elif isinstance(text, str):
@@ -100,14 +100,14 @@ def emit(document: Callable[[], Any], text: str | Callable[[], object]) -> None:
 
 
 def print_summary(view: "StudyView", *, notes: bool = False) -> None:
-    """Print a study as complete JSON or as text, with the method's notes if requested."""
+    """Print a study as JSON or as text, with the method's notes if requested."""
     from prefect_tune.deployments.views import study
 
     emit(view.to_json, lambda: study.print_summary(view, notes=notes))
 
 
 def print_result(summary: dict[str, Any]) -> None:
-    """Print a flow's summary of its study."""
+    """Print the summary of a study that a flow returned."""
     from prefect_tune.flows.reading.study_view import StudyView
     from prefect_tune.optimizers.documents import from_document
 
@@ -115,7 +115,7 @@ def print_result(summary: dict[str, Any]) -> None:
 
 
 def write_page(out: str, page: "ReportPage", subject: str, *, is_silent: bool) -> None:
-    """Write a report to a file, or raise BadInput; print the location unless `is_silent`."""
+    """Write a report to a file; print the location unless `is_silent`. May raise `BadInput`."""
     from prefect_tune.deployments.report.html import page_html
 
     text = page_html(page)

@@ -104,7 +104,7 @@ def run(
 
 
 def _of_study(name: str) -> str:
-    """Return the help of an option that defaults to the study's value."""
+    """Return the help of an option whose default is the study's value."""
     return replace(OPTIONS[name], default_text="the study's").help
 
 

@@ -69,7 +69,7 @@ def promote(opened: "ArtifactStore", series: str, study: str | None) -> None:
     """  # noqa: D301 - click reads the backspace
     from prefect_tune.deployments.server.embedded import joined_server
 
-    with joined_server():  # which receives the event of a new champion
+    with joined_server():  # the server receives the event of a new champion
         from prefect_tune.flows.series.champion import promote_study
 
         _print(promote_study(opened, series, study))

@@ -76,7 +76,7 @@ def show(
             echo(found.missing, err=True)
         if found.is_cut:
             echo("earlier output was dropped", err=True)
-        if found.output:  # each state of a progress bar on its own line
+        if found.output:  # puts each state of a progress bar on a line of its own
             lines = found.output.replace("\r\n", "\n").replace("\r", "\n")
             echo_as_is(printable(lines), nl=not lines.endswith("\n"))
     else:
@@ -160,7 +160,7 @@ def _list_studies(store: "ArtifactStore", most: int | None = None) -> None:
     for name in Ledger(store.database).study_names()[:most]:
         try:
             views.append(read_study(store, name))
-        except DatabaseDamaged as error:  # the others are listed
+        except DatabaseDamaged as error:  # all others are listed
             echo(f"{error}", err=True)
     emit(lambda: [view.to_json() for view in views], lambda: print_studies(views))
 

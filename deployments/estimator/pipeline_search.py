@@ -49,7 +49,7 @@ ScoresOf = TypeVar("ScoresOf", bound=Callable[..., NDArray[np.float64]])
 
 
 def _best_has(name: str, *, before_fit: bool) -> Callable[[ScoresOf], ScoresOf]:
-    """Make a method available if the best estimator has it, or optionally before `fit`."""
+    """Make a method available if the best estimator has this method, or optionally before `fit`."""
 
     def has(search: "PipelineSearch") -> bool:
         if hasattr(search, "best_estimator_"):
@@ -63,32 +63,32 @@ def _best_has(name: str, *, before_fit: bool) -> Callable[[ScoresOf], ScoresOf]:
 class PipelineSearch(BaseEstimator):
     """Search for a pipeline that predicts classes or numbers from rows.
 
-    `fit` runs the flow `tune` on all rows. The study is in the store of the command line, so
-    `prefect-tune show` and other commands find it. Without a Prefect server, `fit` starts a server
-    and stops it afterwards; to share a server, wrap several fits in `with local_server():`. All
-    parameters not listed here are passed to `tune`.
+    `fit` runs the flow `tune` on all rows. The study is stored where the command line stores
+    studies, so `prefect-tune show` and other commands can open it. If no Prefect server is
+    configured, `fit` starts one and stops it afterwards; to share a server, wrap several fits in
+    `with local_server():`. All parameters not listed here are passed to `tune`.
 
     Args:
         predicts: `classification` or `regression`. None infers it from the metric or space, or
             else from the target, like `tune`. Before `fit`, scikit-learn then sees a classifier.
         metric: Metric to search and `score` by; by default accuracy or r2.
         test_size: Share of rows held back and scored once at the end; by default none.
-        random_state: Source of all randomness; None means 0.
+        random_state: Seed of all random numbers; None means 0.
         verbose: 0 for no output; otherwise one updating line in a notebook, or the output of
             `prefect-tune run` in a terminal.
 
     Attributes:
-        best_estimator_: Fitted model, as written by `prefect-tune export`; its first step reads
+        best_estimator_: Fitted model, as written by `prefect-tune export`. The first step reads
             rows by the schema of the training data.
-        best_params_: Algorithms and hyperparameters of the model's trial, or of an ensemble's best
-            trial.
-        best_score_: Cross-validation score of that trial; larger is better.
-        best_index_: Position of that trial in `cv_results_`.
+        best_params_: Algorithms and hyperparameters of the model's trial or, for an ensemble, of
+            the best trial.
+        best_score_: Cross-validation score of the same trial; larger is better.
+        best_index_: Position of the same trial in `cv_results_`.
         cv_results_: Trials in the form of scikit-learn's searches; failed trials score nan.
         study_name_: Name of the study.
         summary_: Output of `prefect-tune show --json`.
         notes_: Notes on the rows and on automatic decisions.
-        classes_: The classes; absent for numbers.
+        classes_: The classes; missing for regression.
         n_features_in_: Number of columns of X.
         feature_names_in_: Column names, if X was a DataFrame.
     """
@@ -157,13 +157,14 @@ class PipelineSearch(BaseEstimator):
 
         Args:
             X: DataFrame of pandas, polars, pyarrow or another library, or array of n rows.
-            y: Classes or numbers, shape (n,), or (n, 1) with a warning.
-            groups: Labels, shape (n,); rows with equal labels, such as one patient's, share a fold.
-                To use a column of X as a group and as a feature, name the column by `group`.
+            y: Targets, shape (n,), or (n, 1) with a warning.
+            groups: Group labels, shape (n,). Rows with equal labels, such as rows of one patient,
+                share a fold. If the groups are a column of X, pass its name as the parameter
+                `group` instead.
 
         Raises:
             BadInput, UnknownName, ValueError: If the input cannot be used, before any work.
-            StudyFailed: If no trial was evaluated, or no trial can be the model.
+            StudyFailed: If no trial was evaluated, or no trial can be refitted.
         """
         metric, seed = self._metric(), self.random_state
         if seed is not None and not isinstance(seed, int | np.integer):
@@ -188,19 +189,20 @@ class PipelineSearch(BaseEstimator):
         found = predicted_labels(self.best_estimator_, rows, classes)
         return classes[found] if len(classes) else found
 
-    @_best_has("predict_proba", before_fit=True)  # most models have it, and stacking checks early
+    # Most models have this method, and stacking checks before `fit`.
+    @_best_has("predict_proba", before_fit=True)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n, c)."""
         return self._scores(X, "predict_proba")
 
     @_best_has("decision_function", before_fit=False)
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return decision scores: (n,) for two classes, higher for the second one; else (n, c)."""
+        """Return decision scores, shape (n, c); for two classes (n,), higher for the second."""
         scores = self._scores(X, "decision_function")
         return scores[:, 1] if len(self._classes()) == 2 else scores
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the score by the metric (larger is better); BadInput for an unknown class."""
+        """Return the score by the metric (larger is better); may raise `BadInput`."""
         rows = self._rows(X)
         classes = self._classes()
         true = column_or_1d(as_pandas(y))
@@ -274,7 +276,7 @@ class PipelineSearch(BaseEstimator):
         return predicted_scores(self.best_estimator_, rows, self._classes(), method)
 
     def _metric(self) -> str | None:
-        """Return the metric's name, None if the target decides; raises for a wrong metric."""
+        """Return the name of the metric; None if the target decides. Raises for a wrong metric."""
         if self.predicts is None:
             return self.metric
         if self.predicts not in DEFAULT_METRICS:
@@ -295,7 +297,7 @@ class PipelineSearch(BaseEstimator):
         return None
 
     def _predicts(self) -> Predicts:
-        """Return the kind of target: fitted, given, or assumed."""
+        """Return the kind of target: as fitted, as given, or the assumed kind."""
         if hasattr(self, "best_estimator_"):
             return "classification" if hasattr(self, "classes_") else "regression"
         return self._known_target() or "classification"

@@ -1,4 +1,4 @@
-"""X and y of an estimator, checked and converted to a DataFrame and its target."""
+"""Checks X and y of an estimator, and converts them to a DataFrame and a target."""
 
 from typing import Any
 
@@ -23,8 +23,8 @@ from prefect_tune.tasks.data.tables import (
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
     """Return rows as a pandas DataFrame; columns of an array are named x0, x1 and so on.
 
-    With `is_new`, as in `fit`, the estimator gets `n_features_in_` and `feature_names_in_`;
-    without, X must match the rows of `fit`. An array has shape (n, d).
+    If `is_new` is true, as in `fit`, the attributes `n_features_in_` and `feature_names_in_` of the
+    estimator are set. If not, X must match the rows of `fit`. An array has shape (n, d).
 
     Raises:
         BadInput: If X is sparse, or a column is duplicated or mixes types.
@@ -39,7 +39,7 @@ def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
     if isinstance(X, pd.DataFrame):
         frame = checked_frame(X, "X")
         for count, what, needed in ((len(frame), "sample", least), (frame.shape[1], "feature", 1)):
-            if count < needed:  # in scikit-learn's words
+            if count < needed:  # scikit-learn's own wording
                 raise BadInput(
                     f"X has {count} {what}(s) (shape={frame.shape}) while a minimum of {needed} is "
                     "required"

@@ -15,9 +15,9 @@ from prefect_tune.storage.artifacts import ArtifactStore
 def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
     """Return the finished trials in order, as scikit-learn's `cv_results_`.
 
-    Scores follow the metric, and larger is better. Failed trials and skipped folds score nan.
-    `rank_test_score` ranks full evaluations first, then partial ones (see `fidelity`), then failed
-    ones.
+    Scores are those of the metric; larger is better. Failed trials and skipped folds have the score
+    nan. `rank_test_score` ranks full evaluations first, then partial evaluations (see `fidelity`),
+    then failed trials.
     """
     opened = open_study(store, study)
     plan = opened.plan
@@ -57,7 +57,7 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
 
 
 def _fit_seconds(trial: TrialView) -> tuple[float, float]:
-    """Return mean and spread over folds of the total time to make the steps."""
+    """Return the total time of all steps: mean and standard deviation over the folds."""
     of_folds: dict[int, float] = {}
     for step in trial.steps:
         of_folds[step["fold"]] = of_folds.get(step["fold"], 0.0) + step["seconds"]

@@ -51,7 +51,7 @@ _HOMES = {
 _home = os.path.expanduser("~")  # noqa: PTH111 - pathlib raises for a user without an account
 _has_home = os.access(_home, os.W_OK) or (_home != "/" and os.access(_home, os.F_OK))
 if not _has_home and "PREFECT_TUNE_HOME" in os.environ:
-    # Prefect cannot be imported without a home folder, and warns of one that it cannot write.
+    # Prefect cannot be imported without a home folder, and warns if the folder is not writable.
     os.environ["HOME"] = os.path.abspath(os.environ["PREFECT_TUNE_HOME"])  # noqa: PTH100 - as above
 
 os.environ.setdefault("DO_NOT_TRACK", "1")  # or Prefect reports its first import to its makers

@@ -1,8 +1,8 @@
-"""The Prefect server that the runs of one home share.
+"""The private server: a Prefect server that all runs of one home share.
 
-- `embedded`: Finding or starting the server, and pages of its UI.
-- `process`: The process of the server.
-- `guarded`: The program of that process: Prefect's application behind a secret.
-- `empty_database`: The database of a new home.
-- `prefect_settings`: Settings that point Prefect to the server.
+- `embedded`: finds or starts the server; addresses of pages in the UI.
+- `process`: the process of the server.
+- `guarded`: the program of this process: Prefect's application behind a secret.
+- `empty_database`: the database of a new home.
+- `prefect_settings`: settings of Prefect for clients and the server.
 """

@@ -1,7 +1,7 @@
-"""The embedded server: a real Prefect server on loopback, one per home, shared by all runs there.
+"""The private server: a Prefect server on loopback, one per home, shared by all its runs.
 
 Each process that uses the server holds a shared lock, which the system releases however the process
-dies. The last process stops the server. If it was killed, the server ends by itself.
+ends. The last process stops the server. If the last process was killed, the server ends by itself.
 """
 
 import fcntl
@@ -37,27 +37,27 @@ _CONFIGURING_FILES = {
     Path("prefect.toml"): "prefect",
     Path("pyproject.toml"): "tool.prefect",
 }
-"""Files of the working folder that Prefect reads, and the contents to look for."""
+"""Files in the current folder that may configure Prefect, and contents that tell so."""
 _LOOK_SECONDS = 2.0
-"""Pause between two checks that the server runs."""
+"""Pause between two checks of whether the server is running."""
 _START_SECONDS = 180.0
 """Longest time until a new server answers."""
 
 
 class ServerFailed(RuntimeError):  # noqa: N818 - the name states the event
-    """The embedded server did not start; the message names its log."""
+    """The private server did not start; the message names the server's log."""
 
 
 @contextmanager
 def local_server(*, keep: bool = False) -> Iterator[str]:
-    """Provide a Prefect server to the body, and yield its API URL.
+    """Provide a Prefect server during the body; yield the URL of its API.
 
-    A server named by Prefect's settings or profile is used as it is. Otherwise the embedded server
-    of this home is started or shared. Its last user stops it, unless `keep` leaves it to the next
-    run.
+    If Prefect's settings or profile name a server, this server is used. Otherwise the private
+    server of this home is started or, if it runs already, shared. The last process that uses the
+    private server stops it, unless `keep` is true.
 
     Raises:
-        ServerFailed: If the server does not start.
+        ServerFailed: If the private server does not start.
     """
     with launched_server(keep=keep) as server:
         server.wait()
@@ -66,10 +66,10 @@ def local_server(*, keep: bool = False) -> Iterator[str]:
 
 @contextmanager
 def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterator["Launched"]:
-    """Provide a server like `local_server`, without waiting for it to answer.
+    """Provide a server like `local_server`, but do not wait until the server answers.
 
-    `with_events` asks for one that records events and fires automations. A running embedded server
-    without them is restarted if nobody uses it; see `Launched.has_events`.
+    `with_events` requests a server that records events and fires automations. If the private server
+    runs without event services, it is restarted unless it is in use; see `Launched.has_events`.
     """
     if "prefect.settings" in sys.modules or may_be_configured():
         from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
@@ -78,7 +78,7 @@ def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterato
             yield Launched(configured)
             return
     with _embedded(keep=keep, with_events=with_events) as server:
-        # The server starts during the import of Prefect, which takes seconds.
+        # The server starts while Prefect is imported, which takes seconds.
         from prefect.settings import (  # noqa: PLC0415
             PREFECT_API_AUTH_STRING,
             PREFECT_API_URL,
@@ -89,13 +89,14 @@ def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterato
         ours = {
             PREFECT_API_URL: server.url,
             PREFECT_API_AUTH_STRING: read_secret(home() / "server"),
-            # Nothing on this server waits for it, and it would delay each flow run by a second.
+            # Nothing on the private server waits for heartbeats, which would delay each flow run
+            # by a second.
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
         }
         with temporary_settings(ours):
             try:
                 yield server
-            finally:  # sends pending events of this process, if it has made any
+            finally:  # sends pending events of this process, if there are any
                 if "prefect_tune.tasks.sandbox.dask_runner" in sys.modules:
                     from prefect_tune.flows.running.event_loop import (  # noqa: PLC0415 - heavy
                         apart_from_loop,
@@ -109,7 +110,7 @@ def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterato
 
 @contextmanager
 def joined_server() -> Iterator[None]:
-    """Use the configured server or the running private one in the body; start none."""
+    """Use the configured server or the running private server in the body; start none."""
     if may_be_configured() or running_server(home() / "server") is None:
         yield
         return
@@ -152,7 +153,7 @@ def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
 
 @contextmanager
 def _loopback_without_proxy() -> Iterator[None]:
-    """Keep requests to this machine, which carry the secret, away from proxies in the body.
+    """During the body, send requests to this machine, which contain the secret, to no proxy.
 
     Processes started in the body inherit the setting.
     """
@@ -167,7 +168,7 @@ def _loopback_without_proxy() -> Iterator[None]:
 
 
 def _restart_if_killed(folder: Path) -> None:
-    """Restart a killed server at its address; clients retry for a minute."""
+    """Restart a killed server at the same address; clients retry for a minute."""
     server = noted_server(folder)
     if server is None or server.runs():
         return
@@ -178,7 +179,7 @@ def _restart_if_killed(folder: Path) -> None:
 
 
 def may_be_configured() -> bool:
-    """Return whether Prefect might know a server address; cheap, as Prefect is not imported."""
+    """Return whether a server may be configured; cheap, because Prefect is not imported."""
     if any(os.environ.get(name) for name in _CONFIGURING_VARIABLES):
         return True
     prefect_home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
@@ -191,16 +192,16 @@ def may_be_configured() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A server that may still be starting; `folder` is None unless it is embedded."""
+    """A server that may still be starting; `folder` is None unless the server is private."""
 
     url: str
     folder: Path | None = None
     guard: ExitStack = field(default_factory=ExitStack)
-    has_events: bool = True  # what other servers do is not known here
+    has_events: bool = True  # unknown for other servers
 
     @property
     def shown(self) -> str:
-        """Address of the UI, and how to sign in."""
+        """Address of the UI, and instructions to sign in."""
         address = self.url.removesuffix("/api")
         if self.folder is None:
             return address
@@ -208,7 +209,7 @@ class Launched:
 
     @property
     def exports(self) -> str:
-        """Shell commands that point `prefect` in another shell to the server."""
+        """Shell commands with which `prefect` uses the server in another shell."""
         named = f"export PREFECT_API_URL={self.url}"
         if self.folder is None:
             return named
@@ -216,15 +217,16 @@ class Launched:
         return f'{named} PREFECT_API_AUTH_STRING="$(cat {file})"'
 
     def wait(self) -> None:
-        """Wait until the server answers, then restart it whenever it is killed.
+        """Wait until the server answers; from then on, restart the server if it is killed.
 
-        Raises ServerFailed if it died or needs over 3 minutes.
+        Raises `ServerFailed` if the server ends or does not answer for 3 minutes.
         """
         until = monotonic() + _START_SECONDS
         while self.folder is not None:
             server = running_server(self.folder)
             if server is not None and server.answers():
-                # Not earlier, as only a process with one thread can start the zygote as its copy.
+                # Threads must not start earlier: only a single-threaded process can fork the
+                # zygote.
                 restart = partial(_restart_if_killed, self.folder)
                 outage = "the Prefect server is not restarted"
                 self.guard.callback(Heartbeat("server", restart, _LOOK_SECONDS, outage).stop)
@@ -239,7 +241,7 @@ class Launched:
 
 
 def task_run_page(task_run_id: str | None) -> str | None:
-    """Return a task run's page, as far as known without a request; None if unknown."""
+    """Return the address of a task run's page, without asking the server; None if unknown."""
     if not task_run_id:
         return None
     pages = os.environ.get("PREFECT_UI_URL")

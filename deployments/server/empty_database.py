@@ -1,7 +1,8 @@
 """The initial database of a new home: Prefect's empty tables and block types.
 
-A server creates both in ten seconds, and takes one second to find both complete. So a template is
-made once per machine, and each home notes the versions for which its database is complete.
+A server needs ten seconds to create both, and one second to check that both are complete. Therefore
+a template is created once per machine, and each home notes for which versions its database is
+complete.
 """
 
 import asyncio
@@ -25,30 +26,30 @@ _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.empty_databas
 
 
 def seed_database(folder: Path) -> None:
-    """Copy the empty database into a new home, if this machine has a template."""
+    """Copy the template of an empty database into a new home, if there is a template."""
     database, template = folder / _FILE, _template()
     if not database.exists() and template.exists():
-        with atomic_file(database) as temporary:  # a killed process must not leave half of it
+        with atomic_file(database) as temporary:  # a killed process must not leave half a file
             temporary.chmod(0o600)
             shutil.copyfile(template, temporary)
         note_block_types(folder)
-    make_private_file(database)  # SQLite then gives its log the same mode
+    make_private_file(database)  # SQLite then gives its log file the same mode
 
 
 def note_block_types(folder: Path) -> None:
-    """Note that a home's database has the block types of the installed versions."""
+    """Note that the database of a home has the block types of the installed versions."""
     make_private_file(folder / _NOTE)
     (folder / _NOTE).write_text(_versions())
 
 
 def has_block_types(folder: Path) -> bool:
-    """Return whether a home's database has the block types of the installed versions."""
+    """Return whether the database of a home has the block types of the installed versions."""
     note = folder / _NOTE
     return note.is_file() and note.read_text() == _versions()
 
 
 def prepare_template() -> None:
-    """Create the template of this machine, unless it exists."""
+    """Create the template of this machine, unless there is one."""
     template = _template()
     if template.exists():
         return

@@ -1,8 +1,8 @@
-"""The process of the embedded server: Prefect's application, which ends when it is unused.
+"""The program of the private server: Prefect's application, which ends once it is unused.
 
     python -m prefect_tune.deployments.server.guarded FOLDER PORT
 
-Its users may have been killed, so they cannot be relied upon to stop it.
+Processes that used the server may have been killed, so the server must end by itself.
 """
 
 import gc
@@ -25,16 +25,17 @@ def main() -> None:
     """Run Prefect's server in this process."""
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
     Thread(target=_end_when_unused, args=(folder,), daemon=True, name="users").start()
-    gc.disable()  # garbage collection is a sixth of the start time
+    gc.disable()  # garbage collection takes a sixth of the start time
     # `prefect server start` does the same after loading Prefect's whole command line.
     import uvicorn  # noqa: PLC0415 - after gc.disable()
     from prefect.server.api.server import create_app  # noqa: PLC0415 - after gc.disable()
     from prefect.settings import get_current_settings  # noqa: PLC0415 - after gc.disable()
 
-    app = create_app()  # may build the UI in the installation, which other users share
+    # This may build the UI inside the installation, which other users share.
+    app = create_app()
     gc.freeze()
     gc.enable()
-    os.umask(0o077)  # the database contains parameters of runs
+    os.umask(0o077)  # private, because the database has parameters of runs
     uvicorn.run(
         app,
         host="127.0.0.1",
@@ -49,8 +50,8 @@ def _end_when_unused(folder: Path) -> None:
         if not folder.exists():
             _end()
         with (
-            suppress(Exception),  # the thread must survive
-            exclusive(folder),  # nobody starts a server until this one has ended
+            suppress(Exception),  # this thread must survive
+            exclusive(folder),  # nobody starts another server until this one has ended
             users_file(folder) as users,
         ):
             if not kept_file(folder).exists() and is_unused(users):

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 _SERVER_SETTINGS: dict[str, str] = {
-    # Task run events are recorded in batches; recorded singly, a loaded server loses some.
+    # Task run events are recorded in batches; a busy server would lose some single events.
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
@@ -18,7 +18,7 @@ _SERVER_SETTINGS: dict[str, str] = {
     # would take half a second at the first request.
     "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "false",
-    # Housekeeping every few seconds would take some percent of the trials' cores.
+    # Housekeeping every few seconds would take a few percent of the CPU time of trials.
     "PREFECT_SERVER_SERVICES_CLEANUP_RECONCILER_LOOP_SECONDS": "60",
     "PREFECT_SERVER_SERVICES_LATE_RUNS_LOOP_SECONDS": "60",
     "PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS": "60",
@@ -26,10 +26,11 @@ _SERVER_SETTINGS: dict[str, str] = {
     "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
     "DO_NOT_TRACK": "1",
 }
-"""Settings of the embedded server."""
+"""Settings of the private server."""
 
 _WITHOUT_EVENTS = {
-    # The event feed and automations cost more than the rest of the server, and studies need none.
+    # Event feed and automations cost more than the rest of the server, and studies do not need
+    # them.
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
 }
@@ -37,7 +38,7 @@ _WITHOUT_EVENTS = {
 QUIET_CONSOLE: Mapping[str, str] = {
     # The command line reports studies itself; Prefect's log lines go to the server only.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # or each event of an outage is printed
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # otherwise each event of an outage is printed
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
 }
 """Environment of the command line, read when Prefect is first imported."""
@@ -48,14 +49,14 @@ _PREFECT_LOGGERS = ("prefect.", "EventsWorker", "APILogWorker")
 
 
 def set_defaults(environment: Mapping[str, str]) -> None:
-    """Set environment variables that are not set."""
+    """Set those environment variables that are not set yet."""
     for name, value in environment.items():
         os.environ.setdefault(name, value)
 
 
 @contextmanager
 def mute_prefect_console() -> Iterator[None]:
-    """Keep Prefect's log lines off the console during the body; the server receives them."""
+    """During the body, send Prefect's log lines to the server, but not to the console."""
     from prefect.logging.handlers import PrefectConsoleHandler  # noqa: PLC0415 - heavy
 
     def is_not_of_prefect(record: logging.LogRecord) -> bool:  # a new function per thread
@@ -70,13 +71,13 @@ def mute_prefect_console() -> Iterator[None]:
 
 
 def server_environment(folder: Path, *, with_events: bool = False) -> dict[str, str]:
-    """Return the environment of the embedded server, whose working folder must be `folder`.
+    """Return the environment of the private server; its working folder must be `folder`.
 
     `with_events` turns on the services that record events and fire automations.
     """
-    # Prefect's variables are for other servers.
+    # Prefect's variables of the user are for other servers.
     ours = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     events = {} if with_events else _WITHOUT_EVENTS
-    # In a URL, characters of a folder's name could mean something.
+    # Relative, because characters of a folder's name could have a meaning in a URL.
     database = {"PREFECT_API_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db"}
     return ours | _SERVER_SETTINGS | events | {"PREFECT_HOME": str(folder)} | database

@@ -1,4 +1,4 @@
-"""The process of the embedded server: start it, find it in the next run, and stop it."""
+"""The process of the private server: starting, finding and stopping it."""
 
 import fcntl
 import json
@@ -31,20 +31,20 @@ from prefect_tune.storage.processes import is_running, process_start
 
 
 def users_file(folder: Path) -> IO[str]:
-    """Open the file for the users' lock (`fcntl.flock`)."""
+    """Open the file for the lock (`fcntl.flock`) that processes hold while they use the server."""
     return private_file(folder / "users.lock")
 
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Lock starting and stopping the server."""
+    """Hold the lock for starting and stopping the server."""
     with private_file(folder / "start.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def is_unused(users: IO[str]) -> bool:
-    """Return whether no other process uses the server; if so, acquire the lock."""
+    """Return whether no other process uses the server; if so, acquire the users' lock."""
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -53,7 +53,7 @@ def is_unused(users: IO[str]) -> bool:
 
 
 def kept_file(folder: Path) -> Path:
-    """Return the path of a file that keeps the server running when it is unused."""
+    """Return the path of the file whose existence keeps an unused server running."""
     return folder / "kept"
 
 
@@ -65,12 +65,12 @@ def private_file(path: Path) -> IO[str]:
 
 
 def secret_file(folder: Path) -> Path:
-    """Return the path of the secret."""
+    """Return the path of the file with the secret."""
     return folder / "auth"
 
 
 def made_secret(folder: Path) -> str:
-    """Return the secret for a new server; replace it if others could read its file."""
+    """Return the secret for a new server; replace a secret that other users could read."""
     file = secret_file(folder)
     if not file.exists() or file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         file.unlink(missing_ok=True)
@@ -90,7 +90,7 @@ _NOTE = "server.json"
 _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.guarded")
 _WITHOUT_BLOCK_TYPES = {
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
-    # Checking for changes would import all collections.
+    # A check for changes would import all collections.
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
 }
 """Settings for a server with registered block types."""
@@ -100,25 +100,25 @@ _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A server process, identified by process id and `process_start`, and its API URL."""
+    """A server process, identified by process id and start time, and the URL of its API."""
 
     pid: int
     started: float
     url: str
     has_events: bool = False
-    """Whether it records events and fires automations."""
+    """Whether the server records events and fires automations."""
 
     @property
     def port(self) -> int:
-        """The port of the API."""
+        """Port of the API."""
         return urlsplit(self.url).port or 0
 
     def runs(self) -> bool:
-        """Return whether the process runs."""
+        """Return whether the process is running."""
         return is_running(self.pid, self.started)
 
     def answers(self) -> bool:
-        """Return whether this process answers at its URL; an impostor would learn the secret."""
+        """Return whether this very process answers at the URL; others must not get the secret."""
         found = []
         with suppress(psutil.NoSuchProcess):
             found = psutil.Process(self.pid).net_connections("tcp4")
@@ -139,7 +139,7 @@ def noted_server(folder: Path) -> ServerProcess | None:
 
 
 def running_server(folder: Path) -> ServerProcess | None:
-    """Return the running server of a folder, which may still be starting."""
+    """Return the running server of a folder (it may still be starting), or None."""
     server = noted_server(folder)
     return server if server is not None and server.runs() else None
 
@@ -147,10 +147,10 @@ def running_server(folder: Path) -> ServerProcess | None:
 def start_server(
     folder: Path, port: int | None = None, *, with_events: bool = False
 ) -> ServerProcess:
-    """Start a server in a folder, on a given or free port, without waiting for an answer."""
+    """Start a server in a folder, on a given or free port; do not wait for an answer."""
     if port is None:
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))  # to a free port
+            probe.bind(("127.0.0.1", 0))  # binds to a free port
             port = int(probe.getsockname()[1])
     url = f"http://127.0.0.1:{port}/api"
     seed_database(folder)
@@ -165,7 +165,7 @@ def start_server(
         process = subprocess.Popen(  # noqa: S603 - our own command
             [*_COMMAND, str(folder), str(port)],
             env=server_environment(folder, with_events=with_events) | environment,
-            cwd=folder,  # of the database; Prefect settings elsewhere are for other servers
+            cwd=folder,  # folder of the database; Prefect settings elsewhere are for other servers
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -185,7 +185,7 @@ def stop_server(folder: Path) -> None:
         answers = server.answers()
         if answers:
             note_block_types(folder)  # created before the server listens
-        # A server that does not answer yet has nothing to finish.
+        # A server that does not answer yet has no work to finish.
         os.killpg(server.pid, signal.SIGTERM if answers else signal.SIGKILL)
         until = monotonic() + _STOP_SECONDS
         while server.runs() and monotonic() < until:

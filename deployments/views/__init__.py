@@ -3,6 +3,6 @@
 - `study`, `series`, `trial`, `artifact`, `comparison`: contents of a store
 - `live`: a running study
 - `exported`: an exported model with its requirements
-- `console`: the terminal that all print to
+- `console`: the terminal that all views print to
 - `result_stream`: standard output, reserved for results
 """

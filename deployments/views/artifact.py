@@ -1,4 +1,4 @@
-"""Artifacts, as a list or in full, and the store as a whole."""
+"""Views of artifacts (a list, or one in full) and of the whole store."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ def print_artifacts(entries: Sequence[Entry]) -> None:
 def print_artifact(
     entry: Entry, detail: Mapping[str, Any], trials: Sequence[str], *, final_fold: int
 ) -> None:
-    """Print one artifact: its origin, files, contents, and the trials that used it."""
+    """Print one artifact: origin, files, contents, and the trials that used it."""
     lineage = detail["lineage"] or {}
     is_final = entry.fold == final_fold
     rows = "all training rows (final model)" if is_final else f"fold {entry.fold}"

@@ -37,7 +37,7 @@ def ranking(standings: Standings) -> pd.DataFrame:
 
 
 def facts(standings: Standings) -> list[str]:
-    """Return what was compared, without facts that differ between pooled comparisons."""
+    """Describe what was compared, without properties that differ between pooled comparisons."""
     known = {
         "data": standings.data,
         "space": standings.space,

@@ -1,4 +1,4 @@
-"""The terminal for views: plain texts, never markup. Cheap to import."""
+"""The terminal for views: plain text, never markup. Cheap to import."""
 
 import os
 from contextlib import suppress
@@ -16,7 +16,7 @@ from prefect_tune.flows.wording.text import printable
 def echo(text: Any, *, err: bool = False) -> None:
     """Print a line to standard output or standard error."""
     if err:
-        with suppress(OSError):  # a full disk behind standard error must not end a study
+        with suppress(OSError):  # if standard error goes to a full disk, the study must not end
             click.echo(printable(str(text)), err=True)
     else:
         echo_as_is(printable(str(text)))
@@ -28,7 +28,7 @@ def echo_as_is(text: str, *, nl: bool = True) -> None:
 
 
 class PlainConsole(Console):
-    """A console that never interprets texts as markup, because they may come from anyone."""
+    """A console that never interprets text as markup, because text may come from anyone."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Return a text unchanged except for masked passwords and control characters."""
@@ -48,7 +48,7 @@ def line(*parts: str | tuple[str, str]) -> Text:
 
 
 def uncut_column(header: str) -> Column:
-    """Return a column of values for other commands, which must not be cut."""
+    """Return a column that is never cut, for values to be used in other commands."""
     return Column(header, no_wrap=True, overflow="ignore")
 
 

@@ -10,7 +10,7 @@ _MOST_MEMBERS = 5
 
 
 def print_exported(exported: Exported, file: str, card: str | None) -> None:
-    """Print an exported model, its file, and the file of its model card, if any."""
+    """Print an exported model, its file, and the file of the model card, if there is one."""
     loss, losses = exported.test_loss, LossWords(exported.metric)
     tested = "" if loss is None else f", {losses.name} on the test rows {losses.of(loss)}"
     weights = exported.weights
@@ -38,7 +38,7 @@ def print_exported(exported: Exported, file: str, card: str | None) -> None:
         echo("  its first step reads rows by the schema of the training data; --matrix omits it")
     if exported.predicts_events:
         echo("  predicts patient events, which prefect-tune reads: prefect-tune predict")
-    if exported.format == "skops":  # loading needs the types to trust
+    if exported.format == "skops":  # the loading code lists types to trust
         echo("  to load it:")
         for line in exported.loading_code(file):
             echo(f"      {line}".rstrip())

@@ -27,7 +27,7 @@ _REFRESHES = 2
 
 @contextmanager
 def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
-    """Yield the observer for the output; live lines need a terminal with UTF-8."""
+    """Yield the observer that suits the output; live lines need a terminal with UTF-8."""
     console = PlainConsole(stderr=True, highlight=False)
     if json_lines:
         yield _JsonLines()
@@ -42,7 +42,7 @@ def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
 
 
 class _Silent:
-    """Prints warnings only."""
+    """Observer that prints only warnings."""
 
     def note(self, text: str) -> None:
         """Print nothing."""
@@ -58,7 +58,7 @@ class _Silent:
 
 
 class _Lines(_Silent):
-    """One plain line per trial, to standard error."""
+    """Observer that prints a plain line per trial to standard error."""
 
     def note(self, text: str) -> None:
         echo(text, err=True)
@@ -68,7 +68,7 @@ class _Lines(_Silent):
 
 
 class _JsonLines(_Silent):
-    """One line of JSON per trial and per warning, to standard output."""
+    """Observer that prints a line of JSON per trial and per warning to standard output."""
 
     def warn(self, text: str) -> None:
         echo_as_is(json.dumps({"warning": text}, separators=(",", ":")))
@@ -83,7 +83,7 @@ _BAR_WIDTH = 8
 
 
 class LiveLines:
-    """Lines at the bottom of a terminal; rich cuts the lines that exceed the terminal's height."""
+    """Lines at the bottom of a terminal; rich cuts them at the terminal's height."""
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
@@ -109,7 +109,7 @@ class LiveLines:
         grid = Table.grid(padding=(0, 2), expand=True)
         for _ in range(4):
             grid.add_column(no_wrap=True)
-        # Only this column gives way on a narrow terminal.
+        # On a narrow terminal, only this column becomes narrower.
         grid.add_column(no_wrap=True, style="dim", ratio=1)
         for trial in sorted(progress.running, key=lambda trial: -trial.seconds):
             step = f"{trial.step}, fold {trial.fold}" if trial.step else "starting"
@@ -124,7 +124,7 @@ class LiveLines:
 
 
 class _Terminal(_Silent):
-    """Live lines at the bottom; failures, new incumbents and notes scroll above them."""
+    """Observer with live lines at the bottom; failures, new incumbents and notes scroll above."""
 
     def __init__(self, console: PlainConsole, lines: LiveLines) -> None:
         self._console, self._lines = console, lines
@@ -156,14 +156,14 @@ def is_notebook() -> bool:
 
 @contextmanager
 def without_widget_warning() -> Iterator[None]:
-    """Suppress tqdm's advice to install widgets during the body, as no method shows bars."""
+    """During the body, suppress tqdm's advice to install widgets, because no method shows bars."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="IProgress not found")  # from tqdm, by Optuna
+        warnings.filterwarnings("ignore", message="IProgress not found")  # of tqdm, used by Optuna
         yield
 
 
 class NotebookLine:
-    """One line with the state of the study and the latest note."""
+    """Observer with a single line: the state of the study and the latest note."""
 
     def __init__(self) -> None:
         self._status = ""
@@ -174,7 +174,7 @@ class NotebookLine:
         self._show(" · ".join(filter(None, (self._status, masked(text)))))
 
     def warn(self, text: str) -> None:
-        """Print a warning, which stays."""
+        """Print a warning, which stays visible."""
         print(f"Warning: {text}", file=sys.stderr)  # noqa: T201 - output of the cell
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002

@@ -1,6 +1,6 @@
-"""Reserve standard output for the result of a command; cheap to import.
+"""Standard output, reserved for the result of a command; cheap to import.
 
-Output of libraries, Python or C, and of child processes goes to standard error.
+Output of libraries (Python or C) and of child processes goes to standard error.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ from prefect_tune.tasks.sandbox.output import flush_streams
 _APART: list[IO[str]] = []
 """Result streams other than `sys.stdout`; the last one is used."""
 _STAYS: list[bool] = []
-"""Not empty after `stay_apart`."""
+"""Non-empty after `stay_apart`, so that the redirection stays."""
 
 
 def stay_apart() -> None:
@@ -32,7 +32,7 @@ def result_stream() -> IO[str]:
 
 
 class DynamicResultStream:
-    """The current stream for results, for a console that outlives several."""
+    """Proxy of the current stream for results, for a console that is used with several streams."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(result_stream(), name)
@@ -40,10 +40,10 @@ class DynamicResultStream:
 
 @contextmanager
 def result_apart() -> Iterator[None]:
-    """Print results to standard output and all other output to standard error, in the body.
+    """During the body, print results to standard output, and all else to standard error.
 
-    After `stay_apart`, this lasts until the process ends, because C libraries flush at exit. A
-    Python program that calls a command gets its standard output back.
+    After `stay_apart`, the redirection lasts until the process ends, because C libraries flush at
+    exit. If a Python program calls a command, its standard output is restored.
     """
     former, is_own = sys.stdout, _is_of_process(sys.stdout)
     results = _moved_results() if is_own else former
@@ -57,7 +57,7 @@ def result_apart() -> Iterator[None]:
             flush_streams()
             os.dup2(results.fileno(), 1)
         if is_own:
-            with suppress(OSError, click.ClickException):  # reported at the write already
+            with suppress(OSError, click.ClickException):  # already reported by the write
                 results.close()
         if not (is_own and _STAYS):
             sys.stdout = former
@@ -78,7 +78,7 @@ def _moved_results() -> IO[str]:
 
 
 class _Results(TextIOWrapper):
-    """Standard output that reports failed writes, and replaces unknown characters by `?`."""
+    """Standard output that reports failed writes and replaces unknown characters with `?`."""
 
     def __init__(self, number: int, like: Any) -> None:
         encoding = like.encoding

@@ -1,4 +1,4 @@
-"""Trials, as a list; and one trial explained, with its pipeline, result, times and code."""
+"""Views of trials: a list, or one trial explained with pipeline, result, times and code."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -197,7 +197,7 @@ def _constraints(found: ExplainedTrial) -> Table:
 
 
 def first_trials(trials: Iterable[TrialView]) -> dict[int, int]:
-    """Return the first trial of each resumed trial's configuration; trials come by number."""
+    """Return the first trial of the configuration of each resumed trial."""
     begun: dict[bytes, int] = {}
     first = {t.number: begun.setdefault(t.configuration_text, t.number) for t in trials}
     return {number: start for number, start in first.items() if number != start}
