@@ -47,9 +47,9 @@ def _message(given: str, reason: str, remedy: str) -> str:
 
 
 def need_column(column: str, columns: Iterable[str], where: str, **given: Any) -> None:
-    """Raise BadInput, with the nearest existing name, unless a column exists.
+    """Raise `BadInput` unless a column exists; the message suggests the most similar name.
 
-    `given` is the option that names the column, and its value, as in `BadInput`.
+    `given` has the option that names the column and the option's value, as in `BadInput`.
     """
     known = [str(c) for c in columns]
     if column not in known:

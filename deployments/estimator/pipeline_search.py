@@ -69,9 +69,10 @@ class PipelineSearch(BaseEstimator):
     `with local_server():`. All parameters not listed here are passed to `tune`.
 
     Args:
-        predicts: `classification` or `regression`. None infers it from the metric or space, or
-            else from the target, like `tune`. Before `fit`, scikit-learn then sees a classifier.
-        metric: Metric to search and `score` by; by default accuracy or r2.
+        predicts: `classification` or `regression`. None infers the kind from the metric or space
+            or, failing that, from the target, as in `tune`. Before `fit`, scikit-learn then sees a
+            classifier.
+        metric: Metric of the search and of `score`; by default accuracy or r2.
         test_size: Share of rows held back and scored once at the end; by default none.
         random_state: Seed of all random numbers; None means 0.
         verbose: 0 for no output; otherwise one updating line in a notebook, or the output of

@@ -98,8 +98,8 @@ def pipeline_code(
     heading = [
         f"The pipeline of trial {number} of the study {study}, as built for {part}.",
         "",
-        "Fit it to rows X with the columns of the study, and their targets y.",
-        "The final model was fitted to all rows but the test rows.",
+        "Fit the pipeline to rows X with the columns of the study, and to their targets y.",
+        "The final model was fitted to all rows except the test rows.",
         *([f"Columns of a file to read as strings: {', '.join(texts)}."] if texts else []),
     ]
     user_file = plan.problem.space.partition(":")[0] if is_users else ""

@@ -152,7 +152,7 @@ def resolve(
     if given.bounds and not method_named(method).honors_constraints:
         honoring = " or ".join(m.name for m in METHODS.without_plugins() if m.honors_constraints)
         text = f"{method} ignores constraints while searching; they only choose among its trials"
-        notes.append(Note(text, "method", method, f"{honoring} searches within them"))
+        notes.append(Note(text, "method", method, f"{honoring} searches within constraints"))
     if trials is not None and trials < (needed := optimizer.fewest_started):
         text = (
             f"method {method} starts {needed} configurations before it evaluates one in full; with "

@@ -85,7 +85,7 @@ class StudyRequest:
 
     @property
     def predicts(self) -> Literal["classification", "regression"] | None:
-        """Kind of target that the metric or space implies; None if neither is named."""
+        """Kind of target that the metric or space implies; None if neither is given."""
         if self.metric is not None:
             return self.metric.target
         return None if self.space is None else self.space.target

@@ -39,13 +39,13 @@ class StudyPlan:
     """All that a study is started or resumed with.
 
     Attributes:
-        options: Resolved options; only options of the session are as given.
-        predicts: Classification or regression; None if only the data decided it.
-        aside: Dropped columns whose values are stored for the groups of a constraint.
-        earlier_seconds: Seconds of algorithms in earlier studies, as in `Objective`.
-        fixed_test: Columns of the ids that fix the test rows of a series, empty for groups and
-            patients; None if the seed or the time decides.
-        texts: Columns of texts in all studies of a series so far, as in `Source`.
+        options: Resolved options, except options of the session, which are as given.
+        predicts: Classification or regression; None if the data alone decided the kind of target.
+        aside: Columns that are not features, but whose values define groups of a constraint.
+        earlier_seconds: Mean seconds of algorithms in earlier studies, as in `Objective`.
+        fixed_test: Columns whose hash decides the test rows of a series (empty for groups and
+            patients); None if the seed or the time decides the test rows.
+        texts: String columns in all studies of a series so far, as in `Source`.
         flow_run_id: Flow run of the latest session; None before the first.
     """
 

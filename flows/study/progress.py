@@ -34,8 +34,8 @@ class StudyTotals:
     Attributes:
         told: Trials that have ended, including failed ones.
         partial: Trials with a loss from a partial evaluation.
-        cache_hits: Fold steps served from the cache, failed trials included.
-        seconds_saved: Seconds saved by the cache.
+        cache_hits: Steps served by the cache, counted per fold; includes failed trials.
+        seconds_saved: Seconds that the cache saved.
     """
 
     told: int = 0

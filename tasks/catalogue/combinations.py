@@ -45,7 +45,7 @@ def is_number(column: pd.Series) -> bool:
 
 
 class _Combinations(TransformerMixin, BaseEstimator):
-    """Adds up to `n_combinations` columns made of two others."""
+    """Adds up to `n_combinations` columns, each made of two others."""
 
     def __init__(self, n_combinations: int = 16, target: str = "classification") -> None:
         self.n_combinations = n_combinations

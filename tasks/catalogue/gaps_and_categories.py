@@ -61,7 +61,7 @@ def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
 def target_encoder(
     *, smooth: float, target: str = "classification", random_state: int | None = None
 ) -> ColumnTransformer:
-    """Encode categories by mean target or class shares; the overall mean weighs `smooth` rows."""
+    """Encode categories by mean target or class shares, smoothed by the overall mean."""
     kind = "continuous" if target == "regression" else "auto"
     parts = (KFold if target == "regression" else StratifiedKFold)(
         _PARTS, shuffle=True, random_state=random_state

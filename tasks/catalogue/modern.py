@@ -291,7 +291,7 @@ _BOOSTED_TREES_OF_SPARSE = tuple(
 
 
 def _space(name: str, first: Sequence[Step], models: Sequence[Algorithm], **more: Any) -> Space:
-    """Return a space of the `first` steps, and those that all modern spaces share."""
+    """Return a space of the steps `first`, followed by the steps of all modern spaces."""
     is_numbers = more.get("target") == "regression"
     score, balance = ("f_regression", ()) if is_numbers else ("f_classif", (BALANCE,))
     preprocess = step(

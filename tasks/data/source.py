@@ -27,13 +27,14 @@ class Source:
         time: Column of the time of each row; for events, the prediction time of the labels.
         drop: Columns to skip.
         categorical: Columns to treat as categories.
-        drop_missing_target: Whether to drop rows without a class.
-        na_values: Texts that count as missing; None for the default list.
-        decimal: Decimal mark of numbers in texts that do not decide it; None: the table decides.
-        aside: Dropped columns that define groups of a constraint.
+        drop_missing_target: Whether to drop rows without a target.
+        na_values: Strings that count as missing; None for the default list.
+        decimal: Decimal mark of numbers in strings, if their values leave the mark open; None to
+            take the mark of other columns.
+        aside: Dropped columns that are kept apart, because they define groups of a constraint.
         predicts: Classification or regression; None to detect it from the target.
-        texts: Columns of texts in earlier studies of a series, with numbers of hashed words, 0 for
-            categories: later studies read them alike.
+        texts: String columns of earlier studies of a series, each with its number of hashed words
+            (0 for categories). Later studies read these columns in the same way.
         keeps_ids: Whether the data set stores ids of its groups or keys, for the test rows of a
             series.
     """

@@ -375,7 +375,7 @@ def target_of(
         target: The values.
         where: Name of the table in messages.
         predicts: `classification` or `regression`; None for regression on many distinct numbers.
-        decimal: Decimal mark in the rest of the table, if it is known.
+        decimal: Decimal mark in the rest of the table, if known.
 
     Returns:
         For classes, positions in the sorted classes, and the classes. For numbers, the numbers, and
@@ -402,7 +402,7 @@ def target_of(
     if predicts is None and is_numeric and _are_numbers(target):
         predicts = "regression"
         note = f"target {target.name} has {target.nunique()} different numbers"
-        notes.append(f"{note}, so it is predicted as one; --metric error treats them as classes")
+        notes.append(f"{note}, so this is a regression; --metric error treats them as classes")
     if predicts != "regression":
         codes, values = pd.factorize(target)
         classes, order = np.unique(_labels(pd.Series(values)), return_inverse=True)
@@ -416,8 +416,8 @@ def target_of(
         return order[codes].astype(np.int32), tuple(label.item() for label in classes), notes
     if not is_numeric:
         raise BadInput(
-            f"target {target.name!r} of {where} holds {target.iloc[0]!r}, which cannot be "
-            "predicted as a number; choose a --metric and a --space for classification"
+            f"target {target.name!r} of {where} holds {target.iloc[0]!r}, which is not a number; "
+            "choose a --metric and a --space for classification"
         )
     return target.to_numpy(dtype=np.float64), (), notes
 

@@ -75,15 +75,18 @@ class Format:
 
     Attributes:
         name: Name that `--format` takes.
-        description: A phrase for data in this format, with an article.
-        kind: A table with its target, or patient events, whose labels are a separate table.
-        recognizes: Returns whether data seem to have this format.
-        read: Returns the frames of a file or folder, given the columns to read as texts. Frames of
-            events have columns with names in `event_tables`.
-        subfolder: Subfolder with its files; empty for the folder itself.
-        splits: Table in a folder with the split of each subject, such as `held_out`; empty if none.
-        folder_holds: Files that identify a folder of this format; empty if files have it, too.
-        tables: Names of the tables to read in a folder, in lower case; a note lists other tables.
+        description: Noun phrase for data in this format, with an article.
+        kind: `table` for a table that includes its target, `events` for patient events with a
+            separate table of labels.
+        recognizes: Function that returns whether data seems to have this format.
+        read: Function that returns the frames of a file or folder, given the columns to read as
+            strings. Columns of frames of events have names listed in `event_tables`.
+        subfolder: Subfolder that holds the files; empty for the folder itself.
+        splits: Table in the folder with the split of each subject, such as `held_out`; empty if the
+            format has no such table.
+        folder_holds: Files by which a folder of this format is recognized; empty if a single file
+            may have the format, too.
+        tables: Names of the tables to read in a folder, in lower case; a note lists all others.
             Empty if all tables are read.
         read_codes: Function that returns descriptions and ancestors of codes, like `code_table`;
             None if the format has no tables of codes.
