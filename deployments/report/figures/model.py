@@ -106,7 +106,7 @@ def _classes(model: ModelReport) -> Iterator[Part]:
         names = {"false_positive_rate": "false positive rate", "label": "class"}
         axes = {"color": "label", "labels": names, "hover_data": ["threshold"], **STYLE}
         roc = px.line(curves, x="false_positive_rate", y="recall", **axes)
-        roc.add_scatter(x=[0, 1], y=[0, 1], name="guessing", **DASHED)
+        roc.add_scatter(x=[0, 1], y=[0, 1], name="baseline", **DASHED)
         found = px.line(curves[curves["found"] > 0], x="recall", y="precision", **axes)
         note = f"The {curves['label'].nunique()} most frequent of {len(table)} classes."
         for title, drawn in {"ROC curve": roc, "Precision and recall": found}.items():
