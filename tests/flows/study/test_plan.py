@@ -85,7 +85,7 @@ def test_running_totals_equal_sums_over_all_trials(happened) -> None:
     assert trials.totals == StudyTotals(
         told=len(told),
         failed=n_failed,
-        stopped=n_ended - n_complete,
+        partial=n_ended - n_complete,
         cost_seconds=3.0 * n_ended + 0.25 * n_failed,
         cache_hits=len(told),
         seconds_saved=1.5 * len(told),
