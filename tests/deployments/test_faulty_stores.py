@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from inputs import write_table
+from pools import GATED, Gate
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect_api import client_of, flow_runs
-from processes import run_json, started, wait_for
+from processes import run_json, started
 from studies import trials_in
-from user_spaces import SLEEPING
 
 
 def warnings_logged(server: str, study: str) -> list[str]:
@@ -38,21 +38,18 @@ def warnings_in(printed: str) -> list[str]:
 def test_temporarily_missing_store_costs_no_trial_and_gives_a_warning(
     server: str, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    (tmp_path / "slow.py").write_text(SLEEPING.format(seconds=0.3))
+    (tmp_path / "gated.py").write_text(GATED.format(folder=str(tmp_path / "gate")))
+    gate = Gate(tmp_path / "gate")
     home, store, hidden = tmp_path, tmp_path / "store", tmp_path / "hidden"
     command = (
-        "run", write_table(tmp_path), "--target", "target", "--space", f"{tmp_path}/slow.py:space",
+        "run", write_table(tmp_path), "--target", "target", "--space", f"{tmp_path}/gated.py:space",
         "--method", "random", "--workers", 1, "--study", "s", "--trials", 6, "--no-cache", *options,
     )  # fmt: skip
 
-    def has_told() -> bool:
-        if not (store / "index.sqlite").exists():
-            return False
-        return any(trial["state"] == "complete" for trial in trials_in(store, "s"))
-
     with started(*command, home=home, server=server) as process:
-        wait_for(has_told)
+        gate.arrived()
         store.rename(hidden)
+        gate.open()
         printed, stream = "", process.stdout if options else process.stderr
         while "waiting at most" not in printed:
             printed += (line := stream.readline())  # type: ignore[union-attr]
