@@ -23,7 +23,7 @@ from processes import wait_for
 from scipy import sparse
 from sqlalchemy import text
 
-from prefect_tune.storage import artifacts
+from prefect_tune.storage import artifacts, files
 from prefect_tune.storage import database as database_module
 from prefect_tune.storage.artifacts import (
     ArtifactStore,
@@ -183,7 +183,7 @@ def test_records_are_not_written_if_their_folder_is_gone(store) -> None:
 
 
 def test_copied_record_is_independent(store, monkeypatch) -> None:
-    monkeypatch.setenv("PREFECT_TUNE_SIGNING_KEY", "secret")
+    monkeypatch.setattr(files, "signing_key", lambda: b"secret")
     parts = {"model": Path("an object that is pickled"), "about": {"name": "n"}, "y": np.arange(3)}
     store.records.put("models/s", parts, "s")
     store.records.copy("models/s", "champions/nightly/s/1", "series nightly")
