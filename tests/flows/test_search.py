@@ -177,6 +177,7 @@ OUTCOMES = {
     "fails": TrialOutcome(failure=Failure(FailureKind.ERROR, "no rows")),
     "times out": TrialOutcome(failure=Failure(FailureKind.TIMEOUT, "took more than 1 s")),
     "store lost": TrialOutcome(lost="the disk is full"),
+    "no room": TrialOutcome(lost="the disk is full", is_lost_to_all=True),
     "dies": None,
 }
 
@@ -376,10 +377,12 @@ def test_failed_trial_is_told_and_a_trial_of_a_dead_worker_is_repeated(
 
 
 @pytest.mark.parametrize(
-    ("fate", "error"), [("store lost", StoreLost), ("interrupt", KeyboardInterrupt)]
+    ("fate", "error", "n_benched"),
+    [("store lost", StoreLost, 2), ("no room", StoreLost, 0), ("interrupt", KeyboardInterrupt, 0)],
 )
-def test_search_that_must_stop_leaves_a_resumable_study(fate, error) -> None:
+def test_search_that_must_stop_leaves_a_resumable_study(fate, error, n_benched) -> None:
     done = Searched({(2, 1): fate, (3, 1): fate}, trials=6, raises=error)
+    assert len(done.pool.benched) == n_benched
     assert done.pool.n_cuts == 1
     assert done.study.numbers("running") == []
     assert done.study.numbers("waiting") == [2, 3]
