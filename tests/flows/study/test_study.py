@@ -159,6 +159,8 @@ def test_trials_left_running_by_a_process_wait_again(store, enter) -> None:
     with Study.opened(store, name) as again:
         assert [t.state for t in again.trials.values()] == ["waiting", "waiting"]
         assert again.next_waiting() == left.waiting()
+    with Study.opened(store, name) as again:  # which also counts the attempt
+        assert again.next_waiting() == left.waiting()
         assert again.next_waiting(numbers=[1]) == again.trials[1]
         assert again.next_waiting(numbers=[]) is None
         assert [t["state"] for t in Ledger(store.database).trials(name)] == ["waiting"] * 2

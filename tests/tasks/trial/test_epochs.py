@@ -115,6 +115,14 @@ def test_resumed_trial_predicts_with_its_best_epoch(tmp_path, context, model) ->
     assert verify(store_of(context)).is_sound
 
 
+def test_study_with_another_metric_resumes_no_curve_of_this_one(context) -> None:
+    begun = train(context, "boosting", 2)
+    other = replace(context, problem=replace(context.problem, metric="neg_log_loss"))
+    came = train(other, "boosting", 2)
+    assert came.resumed_from == 0
+    assert came.curve != begun.curve
+
+
 def test_checkpoint_costs_the_sum_of_its_parts(context, monkeypatch) -> None:
     monkeypatch.setattr(training, "perf_counter", count().__next__)  # all takes one second
     begun = train(context, "mlp", 5)
