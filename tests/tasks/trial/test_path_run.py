@@ -206,7 +206,7 @@ def test_failure_names_the_step_and_keeps_earlier_steps(
     def fit_or_fail(how, seed, data):
         fitted.append(how.algorithm)
         if fitted.count(fitted[-1]) > fold and fitted[-1] in ("standardize", TREE[0]):
-            raise ValueError("no more")
+            raise ValueError("no more at postgresql://me:hidden@host/d")
         return made(how, seed, data)
 
     monkeypatch.setattr(node, fit, fit_or_fail)
@@ -214,6 +214,7 @@ def test_failure_names_the_step_and_keeps_earlier_steps(
     assert (came.kind, came.step, came.fold) == ("error", step, fold)
     assert came.message.startswith("ValueError: no more")
     assert "fit_or_fail" in came.traceback
+    assert "hidden" not in came.message + came.traceback
     assert came.cost_seconds >= sum(s.seconds for s in came.steps)
     names = ["impute", "encode", "rescale", "preprocess", "fit model"]
     whole = [(name, f) for name in names[: names.index(step)] for f in range(3)]
