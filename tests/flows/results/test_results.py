@@ -29,6 +29,7 @@ from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.results.model_card import card_facts, model_card
 from prefect_tune.flows.results.predict import final_model, predict
 from prefect_tune.flows.results.trial_table import writable
+from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.ledger import Ledger, LedgerEvent
@@ -303,6 +304,17 @@ def test_invalid_predictions_are_not_written(tmp_path) -> None:
     assert (done.exit_code, out.exists()) == (1, False)
 
 
+def test_copy_of_a_former_model_has_no_test_loss_of_the_present_model(tmp_path) -> None:
+    store, *_ = hostile(tmp_path, "Plain")
+    own, former = model_record("test"), "champions/n/test/1"
+    store.records.copy(own, former, "series n")
+    Ledger(store.database).update_study("test", result={"model": {"test_loss": 1.5}})
+    losses = [final_model(store, "test", record)[1]["test_loss"] for record in (own, former)]
+    store.records.put(own, {**store.records.get(own), "model": hostile_models.Plain()})
+    losses += [final_model(store, "test", record)[1]["test_loss"] for record in (own, former)]
+    assert losses == [1.5, 1.5, 1.5, None]
+
+
 def counting(folder: Path, values: np.ndarray) -> ArtifactStore:
     """Return a study of events whose final model counts codes and predicts these values."""
     made = context_of(folder, events=True)
@@ -355,6 +367,26 @@ def test_rows_without_events_get_the_base_rates_of_the_training_rows(
     balanced = predict_rows(store, tmp_path, ROWS)["probability_True"]
     assert balanced[1] == balanced[2] == pytest.approx(0.6 * share + 0.2)
     assert balanced[0] == found["probability_True"][0]
+
+
+def test_models_that_count_classes_alike_are_known_and_count_by_their_weight(
+    ended, monkeypatch
+) -> None:
+    rng = np.random.default_rng(0)
+    for name, word in (("small", "weighting"), ("admm_large", "balanced")):
+        space = space_named(name)
+        drawn = [sample_configuration(space, rng).to_json() for _ in range(60)]
+        found = [predicting.is_balanced(document, space) for document in drawn]
+        texts = map(json.dumps, drawn)  # k_nearest weights nothing
+        assert found == [word in text and "k_nearest" not in text for text in texts]
+        assert set(found) == {True, False}
+    exported = export(ended.store, "s", "pickle")
+    first, *others = card_facts(ended.store, exported).members
+    assert others
+    alike = [first.configuration]
+    monkeypatch.setattr(predicting, "is_balanced", lambda configuration, _: configuration in alike)
+    weight = predicting.balanced_weight(ended.store, "s", ended.load().plan, exported.about)
+    assert weight == exported.weights[first.number] < 1
 
 
 def test_rows_without_events_get_the_mean_and_new_codes_change_nothing(tmp_path) -> None:
