@@ -7,7 +7,6 @@ text of a user's space: `space_text` adds a space with one of the models.
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
@@ -50,15 +49,6 @@ class ReversedClasses(Plain):
         return super().predict_proba(X)[:, ::-1]
 
 
-class Decides(Plain):
-    """Decision values, and no probabilities."""
-
-    predict_proba = property()
-
-    def decision_function(self, X):
-        return self.inner_.decision_function(X)
-
-
 def odd(name, base=Plain, **changes):
     """Make a model that changes the results of some methods of another one."""
 
@@ -85,10 +75,8 @@ def column(answer):
 
 
 Column = odd("Column", predict=column)  # as CatBoost returns those of several classes
-FrameOfLabels = odd("FrameOfLabels", predict=lambda label: pd.DataFrame({"label": label}))
 Abstains = odd("Abstains", predict=put(-1, slice(3), object))
 NanScores = odd("NanScores", predict_proba=put(np.nan, (3, 1)))
-NumberColumn = odd("NumberColumn", Number, predict=column)
 NumberNan = odd("NumberNan", Number, predict=put(np.nan, 2))
 
 
