@@ -121,6 +121,7 @@ def test_records_leave_the_last_gigabyte_free_and_a_study_can_resume(context, mo
         patched.setattr(records, "FREE_BYTES_KEPT", shutil.disk_usage("/").total * 10)
         with pytest.raises(DiskFull, match="GB left"):
             evaluate(context, draw(context, 3))  # and not a failed trial
+        assert run_trial(context, draw(context, 3).to_json()).is_lost_to_all
     assert store_of(context).records.used_by("test") == []
     assert store_of(context).index.journal.unfinished() == []
     assert result(evaluate(context, draw(context, 3))) == expected(context)
