@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import distributed
 import pytest
@@ -22,7 +23,7 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.pool import NoWorkers, WorkerCheck, WorkerPool, Workers
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.trial.evaluate import worker_environment
+from prefect_tune.tasks.trial.evaluate import INDEX_MACHINE, worker_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("server")]
 _FOLDERS = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))
@@ -95,6 +96,14 @@ def test_scheduler_without_fit_workers_is_refused(external, monkeypatch, tmp_pat
     monkeypatch.setattr(clusters, "_WORKER_SECONDS", 120)
     with pytest.raises(BadInput, match="scikit-learn"):
         tune(**given)
+
+
+def test_worker_of_another_machine_is_refused_if_the_index_is_a_local_file(quick) -> None:
+    ours = worker_environment(quick)
+    answers = {"tcp://elsewhere": {**ours, INDEX_MACHINE: "another boot"}}
+    client = SimpleNamespace(run=lambda *_, **__: answers)
+    with pytest.raises(BadInput, match="--database"):
+        WorkerCheck("tcp://here", quick, ours)(client)
 
 
 FLOW = """
