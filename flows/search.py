@@ -142,8 +142,8 @@ class StudySearch:
 
     Attributes:
         numbers: Waiting trials that the search is restricted to; None for a whole search.
-        reserve: Function of the largest possible reserve, a quarter of the budget, that returns the
-            seconds to reserve for work after the search.
+        reserve: Function that returns the seconds to reserve for work after the search. Its
+            argument is the largest possible reserve, a quarter of the budget.
         requests: Requests to end the run; after a request, running trials are finished, and no
             further trial is started.
     """

@@ -2,8 +2,8 @@
 
 A declaration is built in, registered by the running program, or declared by a plugin: an entry
 point of another distribution, in a group such as `prefect_tune.methods`. A declaration is imported
-when it is looked up. Entry points are read only for names that are not built in, and to list all
-names. `METHODS` has the search methods.
+when it is looked up. Looking up a built-in or registered name reads no entry points. `METHODS` has
+the search methods.
 """
 
 import re

@@ -270,7 +270,7 @@ class ArtifactStore:
     ) -> Entry:
         """Store an artifact, evicting others as the budget demands.
 
-        `entry` has a place if the publication is already in the journal. `lease` is the lease for
+        `entry` has a `place` if the journal lists this write already. `lease` is the lease for
         making the artifact, and is released with the write. Returns the stored entry. If the cache
         refused the artifact, the entry's `is_present` is False.
         """

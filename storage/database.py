@@ -111,8 +111,8 @@ class _SqliteFile:
     def probed(self) -> Cause | None:
         """Return the cause of an error that SQLite reports by one code for several causes.
 
-        The method writes a file next to the database. The cause is None if writing is forbidden,
-        and `Cause.AWAY` if writing succeeds or the folder is gone.
+        To find the cause, a file is written next to the database. The cause is None if writing is
+        forbidden, and `Cause.AWAY` if writing succeeds or the folder is gone.
         """
         probe = self.path.with_name(f".{uuid4().hex}")
         try:
@@ -329,7 +329,7 @@ class Database:
 
     @contextmanager
     def _connected(self, engine: Engine) -> Iterator[Connection]:
-        """Yield a connection; wait for a free connection, or for a server that answered before."""
+        """Yield a connection; if none is free, or a server that once answered is down, wait."""
 
         def is_waited_for(error: BaseException) -> bool:
             return is_outage(error) and (

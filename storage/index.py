@@ -1,8 +1,8 @@
 """The index of artifacts: entries, counts, pins, and a journal of unfinished writes and deletions.
 
-Pins protect artifacts from eviction for a limited time. The journal lists the places to clean up
-after dead processes. A place is entered before its first file is written, or in the transaction
-that evicts its artifact, and removed when the write or deletion is complete.
+Pins protect artifacts from eviction for a limited time. The journal lists the folders to clean up
+after dead processes. A folder is entered before its first file is written, or in the transaction
+that evicts its artifact, and leaves the journal when the write or deletion is complete.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

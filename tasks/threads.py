@@ -34,7 +34,7 @@ _LOCK, _FORMER = Lock(), list[dict[str, str | None]]()
 def one_thread() -> Iterator[None]:
     """Limit libraries to one thread in the body, including libraries loaded in the body.
 
-    Several threads add numbers in varying order. This changes the last digits, and thereby can
+    Several threads add numbers in varying order, which changes the last digits and can thereby
     change results such as nearest neighbors.
     """
     with _LOCK:

@@ -5,7 +5,7 @@ content and sent to workers. The same holds for distributions installed as edita
 or from a repository. All other distributions are identified by version and must be installed on
 workers.
 
-The dotted path of a user's estimator contains the digest of this code. Therefore cache keys never
+The dotted path of a user's estimator contains the digest of the code. Therefore cache keys never
 match results of other code, and studies with different versions of a module can share a process.
 Comments, docstrings and layout do not affect the digest. Modules are found by following imports in
 sources. Modules without source, such as compiled modules, are not sent.
@@ -67,7 +67,7 @@ class UserModule:
     Attributes:
         name: Dotted import name.
         text: Python source; empty for a package without `__init__.py`.
-        file: Path of the module's file; empty if it has none.
+        file: Path of the module's file; empty if the module has none.
     """
 
     name: str
@@ -449,7 +449,7 @@ def _packages(estimator: Any) -> Iterator[str]:
 def _with_version(package: str) -> str:
     """Return a package with its version, or with a digest if it is identified by content.
 
-    A version attribute is not enough, because the code can change without it.
+    A version attribute is not enough, because code can change while the version stays the same.
     """
     spec = find_module(package, None)
     if spec is None or is_installed(package):
@@ -479,14 +479,14 @@ def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
 
 
 class ProgramExit(RuntimeError):  # noqa: N818 - reads as an outcome
-    """An algorithm raised an exception that would end the program; the message names it."""
+    """An algorithm raised an exception, named in the message, that would end the program."""
 
 
 @contextmanager
 def exits_as_errors() -> Iterator[None]:
     """Convert exceptions other than `Exception`, such as `SystemExit`, to `ProgramExit`.
 
-    In the main thread, signals raise such exceptions. There, only `SystemExit` is converted, unless
+    In the main thread, where signals raise exceptions too, only `SystemExit` is converted, unless
     the process ignores signals from the terminal, as sandboxes do.
     """
     try:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def spaces(name: str | None) -> None:
     """List the spaces of pipelines, or show the space NAME in full.
 
-    NAME may also be FILE.py:NAME. The command then also checks that space.
+    NAME may also be FILE.py:NAME, to show and check a space in a Python file.
     """
     if name is None:
         from prefect_tune.tasks.catalogue.spaces import SPACES

@@ -1,6 +1,6 @@
 """The contents of a study's report: tables of its trials, its model, and how to reproduce it.
 
-All tables come from one pass over the trials. A program gets them from `report --json`.
+All tables come from one pass over the trials. A program gets the tables from `report --json`.
 """
 
 import json
@@ -47,8 +47,9 @@ class Reproduction:
 
     Attributes:
         command: Command that starts the study anew.
-        resumed: Command that resumes it.
-        longer: Command that resumes it with twice its trials and twice its budget or seconds taken.
+        resumed: Command that resumes the study.
+        longer: Command that resumes the study with twice its trials, and twice its budget or the
+            seconds that it took.
         obstacle: Reason why no command repeats or extends the study; empty if one does.
         repeats_itself: Whether the seed repeats the trials on one worker with a budget of trials.
         facts: Data, split, space, method, metric and seed, with their digests; package versions.
@@ -116,7 +117,7 @@ def _rows(table: pd.DataFrame) -> Any:
 def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) -> StudyReport:
     """Collect the report of a study; raises UnknownName if the study does not exist.
 
-    Values that few rows or patients have are named only with `rare_values`.
+    Values that few rows or patients have are named only if `rare_values` is set.
     """
     study, views = open_study(store, name), list[TrialView]()
     plan = study.plan
@@ -170,8 +171,8 @@ def progress_of(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the ended trials in the order of their ends, and the incumbents.
 
-    `told` has number, seconds and incumbent of each report of a trial. A rerun trial counts at its
-    last end.
+    `told` has number, seconds and incumbent of each report of a trial. A trial that was rerun
+    is listed only where it ended last.
     """
     events = _frame(told, trial="Int64", seconds="float64", incumbent="Int64")
     events["seconds"] = events["seconds"].cummax()  # a killed session loses some seconds

@@ -65,9 +65,9 @@ def resolve(
 ) -> NewStudy:
     """Read the input of a new study, check its options, and resolve omitted options.
 
-    If `fixed_test` is given, a hash of these columns decides the test rows (see `row_ids`); an
-    empty tuple stands for all columns of this data set. Nothing is stored. Raises `BadInput` or
-    `UnknownName` if an option cannot be used.
+    If `fixed_test` is given, a hash of the columns that it names decides the test rows (see
+    `row_ids`); an empty tuple stands for all columns of the data set. Nothing is stored. Raises
+    `BadInput` or `UnknownName` if an option cannot be used.
     """
     given = request.options
     method = given.method or DEFAULT_METHOD

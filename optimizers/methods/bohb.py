@@ -69,7 +69,7 @@ class KernelDensity:
 
     @classmethod
     def fit(cls, space: CandidateSpace, points: Candidates, dimension: int) -> "KernelDensity":
-        """Return the density of configurations `points`; `dimension` enters Scott's rule."""
+        """Return the density of the configurations `points`; `dimension` enters Scott's rule."""
         factor = len(points) ** (-1 / (dimension + 4))
         active = space.active(points)
         units = space.snapped(points.units)

@@ -44,7 +44,7 @@ class Esmbo(Jopt):
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """Share of the bootstraps in which a trial is the best, by number, without zeros."""
+        """Share of the bootstraps in which a trial is the best, by trial number, if positive."""
         history = self.history
         candidates = [t for t in history.complete if history.violation(t) <= 0]
         if not candidates:

@@ -106,7 +106,7 @@ class _Algorithm:
         self.regressions[k].add(features, log(max(seconds, _LEAST_SECONDS)))
 
     def is_known(self, k: int = 0) -> bool:
-        """Return whether a fit (k = 0), or held-out rows (k = 1), were measured."""
+        """Return whether a fit (k = 0) or held-out rows (k = 1) have been measured."""
         return self.regressions[k].n > 0
 
     def level(self, k: int) -> float:
@@ -329,9 +329,9 @@ class Costs:
     def allowed_seconds(self, query: Query, budget: Budget, *, is_first: bool = True) -> float:
         """Return the longest predicted run time with which a query may start now.
 
-        This time is the least of `share_seconds`, the user's limit and the time left. If `is_first`
-        and the query is on part of the rows, the time is also at most 1/60 of all worker-seconds,
-        or 1.5 s if that is more.
+        The result is the least of `share_seconds`, the user's limit and the time left. If
+        `is_first` and the query is on part of the rows, the result is also at most 1/60 of all
+        worker-seconds, or 1.5 s if that is more.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)
@@ -349,7 +349,7 @@ class Costs:
             self._is_apart = True
 
     def _measured(self, pair: _Pair) -> tuple[int, ...]:
-        """Return the regressions to use, with held-out rows (1) only if measured separately."""
+        """Return the regressions to use: fit (0), and held-out rows (1) if measured separately."""
         known = self._algorithms[pair]
         is_apart = known.is_known(1) or (not known.is_known() and self._is_apart)
         return (0, 1) if pair != _REST and is_apart else (0,)
@@ -384,5 +384,5 @@ class Costs:
 
 
 def _times(k: int, held_out_rows: float) -> float:
-    """Return the factor of a prediction: thousands of held-out and fixed rows if k = 1, or 1."""
+    """Return 1 for a fit (k = 0), or thousands of held-out and fixed rows (k = 1)."""
     return (held_out_rows + GROWTH["fixed"]) / _PER_ROWS if k else 1.0

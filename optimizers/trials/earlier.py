@@ -133,10 +133,10 @@ def _inside(space: Space, document: Mapping[str, Any]) -> Configuration | None:
 def best_and_diverse(trials: Sequence[PriorTrial], n: int = N_START) -> tuple[Configuration, ...]:
     """Return n configurations to evaluate again, which are good and diverse.
 
-    The best and the most different configurations are chosen in turn, from the better half. The
-    difference of two configurations is the number of steps with different algorithms, and then the
-    distance of their common hyperparameters. Numbers are compared by rank, because their scale may
-    be logarithmic.
+    From the better half, the best configuration and the one most different from those chosen are
+    taken in turn. The difference of two configurations is the number of steps with different
+    algorithms, and then the distance of their common hyperparameters. Numbers are compared by rank,
+    because their scale may be logarithmic.
     """
     newest = Prior(tuple(trials)).newest
     ranked = sorted(newest, key=lambda t: (t.loss, t.configuration.canonical))
@@ -159,8 +159,8 @@ def _distances(
 ) -> Callable[[Configuration, Configuration], tuple[int, float]]:
     """Return a function for the distance of two of the configurations.
 
-    The distance is the number of steps with different algorithms, and the squared distance of
-    common hyperparameters, with numbers as ranks.
+    The distance is a pair: the number of steps with different algorithms, and the squared
+    distance of the common hyperparameters, whose numbers are compared by rank.
     """
     values = {
         configuration: {

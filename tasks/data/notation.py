@@ -1,8 +1,8 @@
 """Notation of numbers written for people, such as `$4,382.40`, `21,57 %` or `(12.5)`.
 
-A column has one decimal mark and one currency, percent sign or unit. Both are detected from the
-column's strings and then used to read all later rows. Exported models use this module to read rows,
-so it needs only numpy and pandas.
+A column has one decimal mark and one currency, percent sign or unit. Decimal mark and unit are
+detected from the column's strings and then used to read all later rows. Exported models use this
+module to read rows, so the module needs only numpy and pandas.
 """
 
 import re

@@ -260,7 +260,7 @@ def _with_flat_names(source: Source) -> Source:
 
 
 def _with_target(frame: pd.DataFrame, where: str, source: Source) -> tuple[pd.DataFrame, list[str]]:
-    """Drop rows without a target if the user asked for it; otherwise raise if there are any."""
+    """Drop rows without a target if the user asked for it; otherwise raise if a row has none."""
     target = str(source.target)
     need_column(target, frame.columns, where)
     need_scalars(frame[target], where)
@@ -369,7 +369,7 @@ def as_column(values: Any) -> pd.Series:
 def target_of(
     target: pd.Series, where: str, predicts: str | None = None, decimal: str = ""
 ) -> tuple[NDArray[Any], tuple[Label, ...], list[str]]:
-    """Encode the target as classes or numbers; many different numbers in strings are numbers.
+    """Encode the target as classes or numbers; strings with many different numbers become numbers.
 
     Args:
         target: The values.

@@ -75,7 +75,7 @@ class ModelInput:
 
     @classmethod
     def of_events(cls, pipeline: Pipeline, X: EventRows) -> Self:
-        """Return the columns into which a pipeline turns events, for the rest of its steps."""
+        """Return the columns that a pipeline makes from events, as input of its later steps."""
         made: Any = X
         for position, (_, step) in enumerate(pipeline.steps[:-1], 1):
             made = step.transform(made)
