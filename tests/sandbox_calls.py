@@ -23,7 +23,7 @@ SLEEP = "import time; time.sleep(1000)"
 
 
 class Caller:
-    """The caller of a call; `wants` of False cancels the call, and `act` runs at each check."""
+    """A caller; the call is canceled once `wants` is False, and `act` runs with each progress."""
 
     def __init__(self, act: Callable[[CallProgress], object] = lambda _: None) -> None:
         self.wants, self._act = True, act
@@ -72,7 +72,7 @@ def place() -> dict[str, Any]:
 
 
 def pause(started: Path | None = None, until: Path | None = None) -> str:
-    """Wait for a file, forever without one."""
+    """Wait until a file exists; wait forever if no file is given."""
     if started is not None:
         started.touch()
     while until is None or not until.exists():
@@ -89,7 +89,7 @@ def in_steps(names: list[str]) -> int:
 
 
 def load_and_wait(folder: Path) -> None:
-    """Load data, wait until both waits were seen, and work forever."""
+    """Report two waits, each until the test has seen it, and work forever."""
     with loading():
         pause(until=folder / "loading")
     report(Waited(0.0, monotonic()))
@@ -115,7 +115,7 @@ def raise_error(kind: type[BaseException] | None) -> object:
 
 
 def end(number: int) -> None:
-    """End the process by a signal, or by itself with a negative code."""
+    """End the process by signal `number`, or with exit code -`number` if it is negative."""
     print("last words")
     if number < 0:
         os._exit(-number)
@@ -124,7 +124,7 @@ def end(number: int) -> None:
 
 
 def take_memory(n_bytes: int, in_child: bool = False, keep: bool = False) -> str:
-    """Take memory forever, or keep it beyond the call."""
+    """Take memory and wait forever, or return without freeing the memory if `keep`."""
     if in_child and os.fork():
         os.wait()
     KEPT.append(os.urandom(10**4) * (n_bytes // 10**4))

@@ -133,7 +133,7 @@ def assert_ended(served: Served, study: str, run: UUID) -> None:
     assert not OPEN & set(states(task_runs(run, served.server)))
 
 
-def test_deployments_have_forms_and_keep_their_schedules_over_restarts(server, monkeypatch) -> None:
+def test_deployments_have_forms_and_keep_schedules_across_restarts(server, monkeypatch) -> None:
     async def return_at_once(runner: Runner) -> None:
         assert not runner.pause_on_shutdown  # stopping does not pause schedules
 

@@ -56,7 +56,7 @@ def test_few_trials_or_noise_give_no_effects_and_a_reason() -> None:
 
 
 def test_bad_corners_do_not_hide_other_effects() -> None:
-    """A fiftieth of the space is a thousand times worse, regardless of u elsewhere."""
+    """The loss is 1000 in a fiftieth of the space, whatever u is, and u everywhere else."""
     configurations = drawn(600)
     is_corner = [dict(c["model"].values).get("idle", 0) > 0.96 for c in configurations]
     losses = np.where(is_corner, 1000.0, [u(c) for c in configurations])

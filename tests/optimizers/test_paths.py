@@ -1,4 +1,4 @@
-"""Designs of paths, linear models of paths, shared first steps, and costs."""
+"""Initial designs, linear models and costs of paths, with shared first steps."""
 
 import numpy as np
 import pytest

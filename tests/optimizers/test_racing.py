@@ -130,7 +130,7 @@ def test_only_feasible_trials_stop_others() -> None:
 
 
 @pytest.mark.parametrize(("method", "n_folds"), [("hyperband", 3), ("random", 1)])
-def test_race_is_refused_for_methods_with_own_fidelities_and_for_one_fold(method, n_folds) -> None:
+def test_race_is_refused_for_one_fold_and_for_multi_fidelity_methods(method, n_folds) -> None:
     objective = replace(FOLDS, n_folds=n_folds, n_rows=9_000)
     with pytest.raises(ValueError, match="rac"):
         Racing(make_optimizer(method, mixed_space(), 0, objective))

@@ -33,7 +33,7 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
 def windows() -> Algorithm:
-    """Return a second construction, with a conditional share and one forbidden pair."""
+    """Return a second algorithm of the first step, with a condition and one forbidden pair."""
     space = ConfigurationSpace(
         space=[
             Categorical("window", ["all", "year", "week"], default="all"),
@@ -117,7 +117,7 @@ def test_default_wins_among_equal_values_and_forbidden_values_never_win() -> Non
 
 
 def models_varied(space: Space, **seconds: float) -> list[tuple[str, str]]:
-    """Return constructions and models of the configurations whose values are varied."""
+    """Return first and last algorithm of each configuration whose values are varied."""
     earlier = tuple(("fit model", model, level, None) for model, level in seconds.items())
     costs = Costs(space, Objective(earlier_seconds=earlier))
     bases = SharedValues(space).bases(space.paths(), costs)
@@ -146,7 +146,7 @@ def test_values_are_varied_on_the_cheapest_models_of_two_families() -> None:
 
 
 def tried(space: Space, known: list[Configuration], **options: bool) -> list[Configuration]:
-    """Return the proposals after these, until each value was tried."""
+    """Return the proposals that follow the known ones, until each value was tried."""
     shared, history = SharedValues(space, **options), History()
     bases = shared.bases(space.paths(), Costs(space, Objective()))
     for number in count():

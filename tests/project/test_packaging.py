@@ -28,7 +28,7 @@ def test_every_package_is_listed_and_typed() -> None:
 
 
 @pytest.mark.tools
-def test_top_level_contains_only_the_rooms() -> None:
+def test_top_level_has_only_product_packages_tests_and_project_files() -> None:
     top = {path.parts[0] for path in listed_files()}
     files = {"pyproject.toml", "README.md", "LICENSE", "uv.lock"}
     assert {name for name in top if not name.startswith(".")} == {*ROOMS, "tests", *files}

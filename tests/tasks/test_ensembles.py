@@ -93,7 +93,7 @@ def test_single_model_is_scored_by_its_own_scores() -> None:
 
 
 WRONG = np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 1, 1]])
-"""Which of four rows each of three models gets wrong (the sheet, 5.1)."""
+"""Which of four rows each of three models gets wrong."""
 CLASSES = np.array([0, 1, 0, 1])
 FOUR_ROWS = np.where(WRONG, 1 - CLASSES, CLASSES)
 
@@ -117,7 +117,7 @@ def enumerated(loss: Callable, n_models: int, draws: list[tuple[int, ...]]) -> n
     [(1.0, [0.191406, 0.617188, 0.191406]), (0.5, [0.229167, 0.541667, 0.229167])],
 )
 def test_weights_count_all_resamples(share: float, expected: list[float]) -> None:
-    """Sheet, 5.2; 20,000 bootstraps are accurate to 0.005, at least four standard errors."""
+    """20,000 bootstraps are accurate to 0.005, which is at least four standard errors."""
     draws = list(product(range(4), repeat=round(4 * share)))
     exact = enumerated(lambda m, drawn: sum(WRONG[m, i] for i in drawn), 3, draws)
     assert exact == pytest.approx(expected, abs=1e-6)

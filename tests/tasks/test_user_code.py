@@ -142,7 +142,7 @@ def test_only_installed_wheels_are_identified_by_version(
     assert names(follow("import some_dist", tmp_path / "mine" / "space.py")) == ["some_dist"]
 
 
-def test_unfollowable_modules_are_named_and_never_served_from_the_cache(tmp_path) -> None:
+def test_modules_that_cannot_be_followed_are_listed_and_never_share_cached_steps(tmp_path) -> None:
     (tmp_path / f"compiled{EXTENSION_SUFFIXES[0]}").write_bytes(b"")
     write(tmp_path, helper="import compiled", names="import importlib as i\ni.import_module(name)")
     behind = follow("import helper, names", tmp_path / "space.py")
@@ -206,7 +206,7 @@ def test_process_on_another_machine_runs_the_stored_text(tmp_path) -> None:
     assert run_python(script, sent, cwd=tmp_path / "elsewhere").split() == [str(loss), "True"]
 
 
-def test_space_without_own_modules_keeps_its_earlier_name() -> None:
+def test_space_without_modules_of_its_own_keeps_its_earlier_name() -> None:
     known = "prefect_tune_user_code_"
     assert load_user_code("x = 1", "a.py").__name__ == f"{known}c1d611b1c3b65ebacc4169bde1b99cbe"
     assert load_user_code("x = 1", "space.py", CodeBehind()) is load_user_code("x = 1", "space.py")

@@ -108,10 +108,10 @@ _PARTS = ("train", "test")
 
 @dataclass(frozen=True)
 class EventSplit:
-    """A split of a set.
+    """A split of an event set.
 
     Attributes:
-        source: The set.
+        source: The event set.
         number: Number of the split.
         seed: Seed of the split, and of the tools on it.
         train: Parquet file of the labels of the training patients.

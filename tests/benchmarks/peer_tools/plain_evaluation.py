@@ -1,6 +1,6 @@
 """Cross-validation of configurations of our spaces without a cache, for tools that search them.
 
-A separate process evaluates, and is ended at the time limit, like our workers.
+A separate process evaluates configurations, and is ended at the time limit, as our workers are.
 """
 
 import json
@@ -45,7 +45,7 @@ _TARGETS: Mapping[str, Target] = {"classes": "classification", "numbers": "regre
 def space_of(task: Task) -> Space:
     """Return the space in the options, or the product's default, without missing libraries.
 
-    Of several, written `space=flash+regression`, the one for the kind of the target is used.
+    Of several spaces, such as `space=flash+regression`, the one for the task's target is used.
     """
     target = _TARGETS[task.kind]
     named = task.options.get("space", DEFAULT_SPACES["table", target])
@@ -90,7 +90,7 @@ class PlainEvaluator:
         return self._asked("loss", configuration, inf, limit)
 
     def predictions(self, configuration: Configuration) -> Any:
-        """Return classes or numbers of the test rows, by a fit on all training rows.
+        """Return classes or numbers predicted for the test rows after a fit on all training rows.
 
         Raises:
             RuntimeError: If the configuration cannot be fitted.
@@ -134,7 +134,7 @@ class PlainEvaluator:
 
 
 def refitted(context: StudyContext, query: Query) -> Any:
-    """Return classes or numbers of the test rows, by a query fitted on all training rows."""
+    """Return classes or numbers predicted for the test rows after a fit on all training rows."""
     run = PathRun(context, query, [REFIT])
     with one_thread():
         for position in range(len(run.steps)):

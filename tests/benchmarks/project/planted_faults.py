@@ -3,11 +3,11 @@
     tests/benchmarks/run project/planted_faults RESULTS.jsonl [--jobs 2] [--again]
         [--only optimizers ...] [--with halving ...] [--record]
 
-`planted_faults/ROOM.toml` lists the faults of a room, in groups. A group names the tests that must
-notice its faults. Each fault has a reason, the right text, the wrong text, and, once recorded, the
-test that noticed the fault. A fault is found by its text, which occurs exactly once in its room:
-code may move to another file without an edit here. A group is named after the first file of its
-code.
+`planted_faults/ROOM.toml` lists, in groups, the faults of a room, a top folder of the product. A
+group names the tests that must notice its faults. Each fault has a reason, the right text, the
+wrong text, and, once recorded, the test that noticed the fault. A fault is found by its right text,
+which occurs exactly once in the room, so code may move to another file without an edit here. A
+group is named after the first file of its code.
 
 Faults are planted one after the other in a copy of the tree. The recorded test runs first, then the
 other tests of the group that `tests/run` runs, if there are any. A test notices a fault if it fails
@@ -46,17 +46,17 @@ DID_NOT_END = "did not end"
 
 @dataclass(frozen=True)
 class Fault:
-    """A text of a room, and the wrong text that replaces it.
+    """A right text of the product, and the wrong text that replaces it.
 
     Attributes:
-        room: Folder of the product.
+        room: Top folder of the product.
         group: Name of the group.
         reason: The mechanism that breaks, in a few words.
-        right: Text that occurs once in the room; it may have several lines.
-        wrong: Text that replaces it.
-        noticed_by: The test that noticed last, as pytest names it from `tests/ROOM/`.
+        right: Text that occurs once in the room, and may have several lines.
+        wrong: Text that replaces the right text.
+        noticed_by: The test that noticed the fault last, as pytest names it from `tests/ROOM/`.
         tests: Files and folders of tests, from `tests/ROOM/`.
-        chosen: Expression that selects tests in them, as in pytest's `-k`; empty for all.
+        chosen: Expression that selects tests in these files, as in pytest's `-k`; empty for all.
     """
 
     room: str
@@ -91,7 +91,7 @@ class Fault:
         """The tests, relative to the top of the tree.
 
         Raises:
-            FileNotFoundError: If one does not exist.
+            FileNotFoundError: If a file or folder does not exist.
         """
         paths = [Path("tests", self.room, name) for name in self.tests]
         if missing := [str(path) for path in paths if not (ROOT / path).exists()]:
@@ -143,7 +143,7 @@ def copies(n: int) -> Iterator[Queue[Path]]:
 def failing_test(copy: Path, fault: Fault) -> str:
     """Run the tests of a planted fault, and return the first one that fails; empty if all pass.
 
-    The test that noticed last runs first and alone.
+    The test that noticed the fault last runs first and alone.
     """
     if fault.noticed_by:
         known = Path("tests", fault.room, fault.noticed_by.partition("::")[0])
@@ -220,7 +220,7 @@ def check_without_faults(faults: list[Fault], free: "Queue[Path]") -> None:
 
 
 def record(faults: list[Fault], known: dict[str, str]) -> None:
-    """Write into the tables which test noticed each fault."""
+    """Write into the TOML files which test noticed each fault."""
     for table in sorted(TABLES.glob("*.toml")):
         text = table.read_text()
         for fault in faults:
@@ -232,7 +232,7 @@ def record(faults: list[Fault], known: dict[str, str]) -> None:
 
 
 def recorded(text: str, fault: Fault, name: str) -> str:
-    """Return the text of a table, whose strings are basic, with the test that noticed a fault."""
+    """Return the text of a TOML file (with basic strings) after entering the test of a fault."""
     parts = [json.dumps(p, ensure_ascii=False) for p in (fault.right, fault.wrong, name)]
     stands = rf"{re.escape(parts[0])},\s*{re.escape(parts[1])}" + r'(?:,\s*"[^"\n]*")?\s*,?\s*\]'
     (found,) = re.finditer(stands, text)

@@ -65,7 +65,7 @@ def test_best_estimator_is_the_exported_model_and_pickles(fitted) -> None:
     assert steps[0] == steps[1]
 
 
-def test_study_of_other_rows_is_extended_only_on_the_stored_copy() -> None:
+def test_fit_on_other_rows_extends_a_study_only_on_its_stored_rows() -> None:
     search(study="own", trials=1).fit(*rows())
     X, y = rows(seed=1)
     with pytest.raises(BadInput, match="stored"):

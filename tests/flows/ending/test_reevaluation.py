@@ -181,7 +181,7 @@ def test_reevaluations_before_the_end_of_the_time_count(ended, monkeypatch) -> N
     assert (ended.chosen, ended.study.facts.finalists) == (2, ())
 
 
-def test_finalist_may_take_twice_its_first_seconds_if_above_the_limit(new) -> None:
+def test_slow_finalist_may_take_twice_as_long_as_in_its_trial(new) -> None:
     for loss in LOSSES:
         new.tell(loss, seconds=600.0)
     new.plan(budget=PLENTY)

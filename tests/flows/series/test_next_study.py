@@ -334,7 +334,7 @@ def n_words(prepared: PreparedStudy) -> dict[str, int]:
 
 
 def test_hashed_words_of_a_text_column_stay_the_same_as_rows_grow(begin, monkeypatch) -> None:
-    """With many rows, a text column gets fewer hashed words, and each word is part of row ids."""
+    """Row ids depend on the number of hashed words, which would otherwise fall with more rows."""
     monkeypatch.setattr(schema, "_HASHED_CELLS", 8_000)  # 53 words per text on 150 rows
     whole = texts(150, "note")
     whole[:110].to_csv("train.csv", index=False)

@@ -82,7 +82,7 @@ def test_stopped_trial_preferred_by_the_method_is_the_incumbent_everywhere(
 
 
 def tell_model(study: Study, query: Query, model: str, loss: float = 1.0) -> None:
-    """Tell a trial of that query; its model is the artifact of that name."""
+    """Tell a trial of `query`; the trial's model is the artifact named `model`."""
     steps = tuple(
         StepCost(name, 0, 1.0, 0.0, False, entry(key).key)
         for name, key in ((study.optimizer.space.steps[-1].name, model), ("before", "x" + model))

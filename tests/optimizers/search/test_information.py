@@ -125,7 +125,7 @@ def greedily(improvement: JointImprovement, n: int) -> tuple[list[int], list[flo
 
 @pytest.mark.parametrize(("correlation", "increment"), [(0.0, 0.2820947918), (0.8, 0.1261564410)])
 def test_joint_increments_match_the_closed_form(correlation: float, increment: float) -> None:
-    """Sheet, W6: the joint improvement of two is known in closed form."""
+    """The joint expected improvement of two candidates is known in closed form."""
     improvement = joint([0.0, 0.0], np.array([[1, correlation], [correlation, 1]]), 0.0)
     assert improvement.gains() == pytest.approx([0.3989422804] * 2, abs=1e-10)
     improvement.choose(0)

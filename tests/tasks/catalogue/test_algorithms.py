@@ -260,7 +260,7 @@ def test_rules_of_a_user_algorithm_set_arguments_keys_and_memory() -> None:
         fit_model(how, 0, replace(data, memory_limit_bytes=7000))
 
 
-def test_refit_forgets_the_fit_before() -> None:
+def test_refit_forgets_the_previous_fit() -> None:
     rng = np.random.default_rng(0)
     y = np.arange(60) % 2
     noise, signal = rng.normal(size=(60, 3)), rng.normal(size=(60, 3)) + 5 * y[:, None]

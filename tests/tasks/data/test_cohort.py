@@ -37,7 +37,7 @@ def rows_of(cohort: Cohort) -> tuple[EventRows, np.ndarray]:
 
 
 def error_of(X: EventRows, y: np.ndarray, aggregation: str, threshold: int) -> float:
-    """Return the percent of wrong predictions in the second half by a model of the first half."""
+    """Return the percentage of errors in the second half, by a model fitted to the first half."""
     linear = LogisticRegression(max_iter=1000, C=3)
     first, second = np.split(np.arange(len(y)), 2)
     model = make_pipeline(EventAggregation(threshold, aggregation), MaxAbsScaler(), linear)
@@ -49,7 +49,7 @@ def error_of(X: EventRows, y: np.ndarray, aggregation: str, threshold: int) -> f
     "family", [pytest.param(f, marks=pytest.mark.full if f != "count" else ()) for f in FAMILIES]
 )
 def test_exhaustive_search_finds_the_planted_aggregation(family) -> None:
-    """It wins by 3 to 12 points; the error on 1500 rows is accurate to 1 point."""
+    """The planted aggregation wins by 3 to 12 points; the errors are accurate to 1 point."""
     cohort = generate(CohortSpec(family=family, seed=3))
     X, y = rows_of(cohort)
     best = {one: min(error_of(X, y, one, least) for least in (2, 3, 4, 5)) for one in FAMILIES}

@@ -86,7 +86,7 @@ STREAMS: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_one_stream_is_the_same_data_in_every_format(tmp_path, name) -> None:
+def test_event_stream_gives_the_same_events_in_every_format(tmp_path, name) -> None:
     data = STREAMS[name](tmp_path)
     labels = pd.DataFrame({"patient": range(1, 11), "Date": "2021-01-01", "LABEL": [0, 1] * 5})
     is_table = data != tmp_path
@@ -105,7 +105,7 @@ def test_one_stream_is_the_same_data_in_every_format(tmp_path, name) -> None:
 
 
 @pytest.mark.parametrize("form", ["capitals", "parquet"])
-def test_omop_may_be_in_capitals_or_parquet(tmp_path, form) -> None:
+def test_omop_tables_may_be_upper_case_or_parquet(tmp_path, form) -> None:
     plain, folder = write_omop(tmp_path / "cdm"), tmp_path / "other"
     folder.mkdir()
     for name, frame in omop_tables().items():
@@ -310,7 +310,7 @@ def test_unusable_events_are_refused_by_name(tmp_path, write, options, named) ->
     ],
 )
 def test_parts_of_an_omop_table_use_one_column_of_values(tmp_path, name, columns, values) -> None:
-    """A measured zero is a value and not an answer. Each part has one value of a column."""
+    """A measured zero is used as a value, unlike a quantity of zero in all parts of the table."""
     of = name.split("_", maxsplit=1)[0]
     date = "drug_exposure_start_date" if of == "drug" else f"{of}_date"
     (tmp_path / name).mkdir()

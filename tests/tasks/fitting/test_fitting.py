@@ -236,7 +236,7 @@ def raised(error: BaseException) -> None:
         (ValueError("as it is"), ValueError),
     ],
 )
-def test_exits_are_errors_except_signals_in_the_main_thread(error, in_main_thread) -> None:
+def test_exits_become_errors_but_signals_in_the_main_thread_do_not(error, in_main_thread) -> None:
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(raised, error).exception()
     assert type(found) is (ValueError if isinstance(error, ValueError) else ProgramExit)

@@ -1,4 +1,5 @@
 """One module per tool: `answers` runs it, `prepare` installs its requirements beforehand.
 
-`ours`, `flaml`, `optuna`, `smac` and `autogluon`. Each can be imported without its library.
+The tools are `ours`, `flaml`, `optuna`, `smac` and `autogluon`. Each module can be imported without
+the tool's library.
 """

@@ -1,9 +1,9 @@
 """FLAML's AutoML on its own space, with its own choice of folds or holdout.
 
-Its budget is the seconds left after its imports. The answer at the end is FLAML's own: the best
+FLAML's budget is the seconds left after imports. The answer at the end is FLAML's own: the best
 configuration, fitted on all training rows after the budget (`retrain_full=True`). Earlier answers
-are the best in its log until then, also fitted on all rows (`retrain_from_log`). Its loss is a
-cross-validated one only if FLAML chose folds.
+are the best configurations in FLAML's log so far, also fitted on all rows (`retrain_from_log`). The
+loss is cross-validated only if FLAML chose folds.
 """
 
 from collections.abc import Iterator

@@ -66,7 +66,7 @@ def answers(task: Task) -> Iterator[Answer]:
 
 
 def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
-    """Run the study like the command: server and zygote start while Prefect is imported."""
+    """Run the study as the command does: server and zygote start while Prefect is imported."""
     from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
     from prefect_tune.tasks.sandbox.zygote import ZYGOTE
 

@@ -1,10 +1,11 @@
 """SMAC3's facade for hyperparameters, over one of our spaces as one conditional space.
 
 Options: `space`, by default that of the product. Pairs of algorithms that no path contains are
-forbidden. It begins with 25 configurations, the default of the facade for 100 trials. Losses are
-those of three folds by our own evaluation without a cache; as in our product, a trial may take a
-tenth of the seconds (at least 10 s). Failed or slow trials are reported as crashed. The seconds
-begin with the process; incumbents are fitted on all training rows afterwards, which is not counted.
+forbidden. SMAC begins with 25 configurations, the default of the facade for 100 trials. Losses are
+means over three folds by our own evaluation without a cache; as in our product, a trial may take a
+tenth of the seconds (at least 10 s). Failed or slow trials are reported as crashed. Time counts
+from the start of the process; incumbents are fitted on all training rows afterwards, outside the
+counted time.
 """
 
 from collections.abc import Iterator

@@ -2,8 +2,8 @@
 
 Columns are the age at the prediction time, the days of history, the static events (codes without a
 time, such as sex), and the counts of each code of at least two training patients in the last 30
-days, the last 365 days and ever. The loss of a trial is that of three folds of the training
-patients. Options: `trials`. The budget does not limit this tool; its seconds are printed.
+days, the last 365 days and ever. A trial is scored by the mean AUROC of three folds of the
+training patients. Options: `trials`. The budget does not limit this tool; its seconds are printed.
 """
 
 from collections.abc import Mapping

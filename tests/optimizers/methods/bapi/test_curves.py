@@ -114,7 +114,7 @@ NOISE = 0.001
 
 
 def test_selected_points_of_a_curve_match_the_worked_example() -> None:
-    """Sheet, W13: with 20 of 50 epochs trained, the last, first and seventh points are taken."""
+    """With 20 of 50 epochs trained, the last, first and seventh points are taken."""
     t = np.arange(1, 21) / 50
     covariance = OF_TIME.covariance(OF_TIME_THETA, t, t)
     left = np.diag(covariance) - covariance[-1] ** 2 / (covariance[-1, -1] + NOISE)

@@ -108,13 +108,13 @@ def planned(
 
 @pytest.mark.parametrize(("budget", "plan"), [(8.0, {0: 4.0}), (10.0, {0: 4.0, 2: 6.0})])
 def test_plans_match_the_worked_example(budget: float, plan: dict[int, float]) -> None:
-    """Sheet, W12: the second entry adds most to the first, unless the budget cannot pay for it."""
+    """The second entry adds most to the first, unless the budget cannot pay for the second."""
     entries = planned([0.4, 0.3, 0.6], budget)
     assert {number: seconds for number, (_, seconds) in entries.items()} == pytest.approx(plan)
 
 
 def test_choice_by_cost_cools_down_as_the_budget_is_spent() -> None:
-    """Sheet, W8: improvements .0139559 and .0076271 at 10 and 2 seconds; W12 likewise."""
+    """Expected improvements are .0139559 and .0076271, at costs of 10 and 2 seconds."""
     two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
     # They are equal where (.0139559 / .0076271) = 5^power, which is at .38.
@@ -185,7 +185,7 @@ def recalled(
 
 
 def test_log_rate_matches_the_worked_example_and_unknown_costs_stay_moderate() -> None:
-    """Sheet, W14: variance 1, lengthscale .5, noise .01; rates .1 at 0 and .4 at 1."""
+    """Variance 1, lengthscale .5 and noise .01; an epoch takes .1 s at 0, and .4 s at 1."""
     belief = recalled("default", [1.0, 0.5, 0.01], {0.0: 0.1, 1.0: 0.4})
     at = np.array([[0.5], [3.0], [9.0]])
     assert belief.seconds(at) == pytest.approx([0.2, 0.2007438, 0.2], rel=1e-6)
@@ -195,7 +195,7 @@ def test_log_rate_matches_the_worked_example_and_unknown_costs_stay_moderate() -
 
 
 def test_rate_with_the_kernel_of_the_paper_matches_the_worked_example() -> None:
-    """Sheet, W9: 10 epochs take 5 s, so 30 take 15 s without noise; 10 at distance .6 take 2 s."""
+    """If 10 epochs take 5 s, 30 take 15 s without noise, or 2 s at a distance of .6."""
     belief = recalled("paper", [1.0, 0.3, 1e-4], {0.0: 0.5})
     assert belief.costs is not None
     mean, deviation = belief.costs.predict(np.array([[0.0], [0.6]]))
@@ -312,7 +312,7 @@ def test_smaller_budget_gives_a_smaller_initial_design(n_epochs, n_configuration
     ("epsilon", "done", "epochs"), [(0.01, 0, 42), (0.03, 0, 31), (0.03, 40, 40), (1.0, 0, 1)]
 )
 def test_enough_epochs_match_the_worked_example(epsilon: float, done: int, epochs: int) -> None:
-    """Sheet, W7."""
+    """The accuracy after t epochs is 0.95 - 0.6 / (1 + t / 5)."""
     losses = 1 - (0.95 - 0.60 / (1 + np.arange(1, 51) / 5))
     assert 1 - losses[-1] == pytest.approx(0.8954545455)
     assert enough_epochs(losses, epsilon, done) == epochs

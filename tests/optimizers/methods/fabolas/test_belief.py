@@ -76,7 +76,7 @@ def test_finished_trials_are_observed_with_size_and_uncached_seconds_per_fold() 
 
 
 def test_losses_are_learned_as_logarithms_or_capped_unless_variant_is_paper() -> None:
-    """log(max(error, 0.5 / n)), or at most the median plus three interquartile ranges."""
+    """Errors become log(max(error, 0.5 / n)); other losses are capped at Q2 + 3 (Q3 - Q1)."""
     losses = np.array([0.0, 0.01, 5.0, 20.0])
     learned = LossScale.of(losses, ERROR, OF_ERRORS).learned(losses)
     assert learned == pytest.approx(np.log([0.05, 0.05, 5.0, 20.0]))
@@ -92,7 +92,7 @@ def test_losses_are_learned_as_logarithms_or_capped_unless_variant_is_paper() ->
 def plane_trials(n: int, seed: int = 0) -> list[Trial]:
     """Return random trials in the plane on four small sizes; loss and seconds follow power laws.
 
-    Seconds are c = 2e-7 n^1.8 e^(x1 / 2) (Fabolas sheet, T11).
+    Seconds are c = 2e-7 n^1.8 e^(x1 / 2).
     """
     rng = np.random.default_rng(seed)
     trials = []

@@ -101,7 +101,7 @@ def test_only_queries_that_can_end_in_time_are_proposed() -> None:
         after_first().ask(Budget(seconds_spent=1.0, seconds_left=1e-3))
 
 
-def test_pending_queries_are_imagined_and_proposals_differ() -> None:
+def test_results_of_pending_queries_are_imagined_and_proposals_differ() -> None:
     optimizer = after_first()
     asked = [position(optimizer.ask(Budget()))[0] for _ in range(4)]
     gaps = [abs(a - b) for i, a in enumerate(asked) for b in asked[:i]]
@@ -133,7 +133,7 @@ def test_first_design_promotes_the_best_half_unless_no_better_than_chance() -> N
 
 
 def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]:
-    """Return the proposals after a random start, all of them full evaluations."""
+    """Check that twelve proposals are full evaluations; return those after the random start."""
     optimizer = make_optimizer(method, cube(), 0, ROWS)
     queries = ask_and_tell(optimizer, outcome, 12)
     assert all(query.is_full for query in queries)
@@ -142,7 +142,7 @@ def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]
 
 
 def test_improvement_searches_near_the_best_and_entropy_search_spreads_out():
-    """Losses are those of the twin; the right end costs e^8 times as much as the left."""
+    """Losses are those of `GOOD`; the right end costs e^8 times as much as the left."""
 
     def dear(query: Query) -> Outcome:
         return GOOD(query)[0], float(np.exp(8.0 * position(query)[0]))
