@@ -146,7 +146,7 @@ def _code(value: Any) -> str:
         return f"{_dotted_name(type(value))}({', '.join(arguments)})"
     code = repr(value)
     if " at 0x" in code or isinstance(value, set | frozenset) or hasattr(value, "dtype"):
-        raise ValueError(f"{code} has no name that identifies the object in another process")
+        raise ValueError(f"another process cannot look up {code} by name")
     return code
 
 

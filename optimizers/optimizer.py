@@ -231,7 +231,7 @@ class Optimizer(ABC):
         if asked.is_told:
             raise ValueError(f"trial {trial.number} was told before; call retry() to tell it again")
         if not trial.is_told:
-            raise ValueError(f"trial {trial.number} is {trial.state}; tell the trial when it ends")
+            raise ValueError(f"trial {trial.number} is {trial.state}; call tell() after it ends")
         if trial.query != asked.query:
             raise ValueError(f"trial {trial.number} was proposed with another query")
         if trial.loss is not None and not isfinite(trial.loss):

@@ -155,7 +155,7 @@ def _checked(algorithm: Algorithm, step: str, *, is_model: bool) -> Any:
     if algorithm.import_path.startswith("__main__."):
         raise BadInput(
             f"{who}: {algorithm.import_path} belongs to the running program, which workers lack",
-            remedy="define it in the file of the space, or in a module next to that file",
+            remedy="define the class in the file of the space, or in a module next to that file",
         )
     try:
         _built(algorithm, is_balanced=True)

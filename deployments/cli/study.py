@@ -56,7 +56,7 @@ def show(
 
         if code or output:
             option = "code" if code else "output"
-            raise BadInput("it belongs to one trial", option=option, remedy="add --trial N")
+            raise BadInput("the option needs a trial", option=option, remedy="add --trial N")
         print_summary(read_study(store, study), notes=True)
     elif code:
         from prefect_tune.flows.results.built_pipeline import pipeline_code

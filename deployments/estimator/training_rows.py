@@ -33,7 +33,7 @@ def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
     if sparse.issparse(X):
         raise BadInput(
             f"X is a sparse {type(X).__name__}, but the search takes tables",
-            remedy="make it dense with X.toarray()",
+            remedy="make X dense with X.toarray()",
         )
     X, least = as_pandas(X), 2 if is_new else 1
     if isinstance(X, pd.DataFrame):

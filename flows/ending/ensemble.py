@@ -159,8 +159,8 @@ def choose_ensemble(
             built = best_kind(nested)
         else:
             notes.append(
-                "too few held-out rows to compare kinds of ensembles on rows not used to build "
-                "them; using the best trial alone"
+                "too few held-out rows to compare ensembles on rows that the ensembles were not "
+                "built from; using the best trial alone"
             )
     rng = np.random.default_rng(_seeds(study, 0))
     choice = choose(built, held_out, picks, bootstraps, rng, limit=limit)

@@ -76,7 +76,7 @@ def roll_back(store: ArtifactStore, series: str) -> dict[str, Any]:
             raise BadInput(f"series {series!r} keeps no former champion", remedy=remedy)
         former = before.champions[1]
         if not store.records.exists(former.record):
-            raise BadInput(f"the kept model of study {former.study} is gone", remedy=remedy)
+            raise BadInput(f"the stored model of study {former.study} is missing", remedy=remedy)
         return _set_by_hand(locked, before, former, "rollback", "rolled back from")
 
 

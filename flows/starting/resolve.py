@@ -291,7 +291,7 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     ledger = Ledger(store.database)
     if (stored := ledger.study(start)) is None:
         known = UnknownName("study", start, ledger.study_names())
-        raise _refused(start, f"no such file, and {known}")
+        raise _refused(start, f"there is no such file, and {known}")
     plan = StudyPlan.from_stored(stored)
     with documents_of(start):
         trials = [TrialView(trial).checked() for trial in ledger.trials(start)]
@@ -305,7 +305,7 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
             if query.is_full:
                 found[query.configuration] = min(trial.loss, found.get(query.configuration, inf))
     if not found and plan.space != space.name:
-        raise _refused(start, f"its trials do not fit; use that study's --space {plan.space!r}")
+        raise _refused(start, f"that study searched another space; use --space {plan.space!r}")
     if not found:
         raise _refused(start, "that study has no full trial that meets its constraints")
     return sorted(found, key=lambda configuration: found[configuration])[:_BEST]

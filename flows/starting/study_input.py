@@ -160,7 +160,7 @@ def read_input(
     space_name = options.space or DEFAULT_SPACES.get((dataset.kind, dataset.target))
     if space_name is None:
         raise BadInput(
-            f"no space is for {dataset.target} on {dataset.kind}", remedy=f"use --space {_OWN}"
+            f"no space supports {dataset.target} on {dataset.kind}", remedy=f"use --space {_OWN}"
         )
     whole = request.space or space_named(space_name)
     if (whole.data, whole.target) != (dataset.kind, dataset.target):

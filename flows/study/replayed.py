@@ -119,9 +119,9 @@ def replayed(ledger: Ledger, study: str, optimizer: Optimizer) -> tuple[StudyTri
             if event.kind == Asked.kind:
                 ask_seconds.append(body["seconds"])
                 if number != len(queries):
-                    raise ValueError(f"trial {number} was proposed after trial {len(queries) - 1}")
+                    raise ValueError(f"expected trial {len(queries)}; found trial {number}")
             elif event.kind != PriorGiven.kind and number not in queries:
-                raise ValueError(f"event {event.sequence} is of trial {number}, which is missing")
+                raise ValueError(f"event {event.sequence} needs trial {number}, which is missing")
             if event.kind == Told.kind:
                 # Trials reuse the queries of their events, because parsing queries takes most of
                 # the time.

@@ -74,7 +74,7 @@ def started_pool(
                     f"no scheduler with a worker answers ({error})",
                     option="dask",
                     value=scheduler,
-                    remedy="start one with `dask scheduler` and `dask worker`",
+                    remedy="start a scheduler and a worker (`dask scheduler`, `dask worker`)",
                 ) from error
             check = WorkerCheck(scheduler, context, worker_environment(context))
             workers = Workers(client, check=check, note=current_observer().note)

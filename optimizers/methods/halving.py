@@ -54,7 +54,7 @@ class Rungs:
 
     def __post_init__(self) -> None:
         if len(self.levels) < 2 or sorted(set(self.levels)) != list(self.levels):
-            raise ValueError(f"rungs need at least two rising levels; got {self.levels}")
+            raise ValueError(f"rungs need at least two increasing levels; got {self.levels}")
 
     def __len__(self) -> int:
         return len(self.levels)

@@ -527,7 +527,7 @@ class Times:
         bad = column[times.isna() & column.notna()]
         if len(bad):
             raise BadInput(
-                f"{where} has {len(bad)} times that do not parse in column {column.name!r}, such "
+                f"{where} has {len(bad)} unreadable times in column {column.name!r}, such "
                 f"as {str(bad.iloc[0])!r}; {example}"
             )
         is_date = _matches(texts, _DATE)

@@ -77,7 +77,7 @@ def check_apart(groups: NDArray[np.int64], is_test: NDArray[np.bool_], what: str
     """Raise `BadInput` if a group has both training and test rows; arrays have shape (n,)."""
     both = np.intersect1d(groups[is_test], groups[~is_test])
     if len(both):
-        raise BadInput(f"{len(both)} {what} have both training rows and test rows")
+        raise BadInput(f"{len(both)} {what} have both training and test rows")
 
 
 def read_frame(

@@ -521,6 +521,6 @@ def _common_classes(fitted: Sequence[Any]) -> NDArray[Any]:
         if not len(own) or not np.array_equal(own, classes[0]):
             raise ValueError(
                 f"member {position} ({type(member).__name__}) predicts the classes {own.tolist()}, "
-                f"but all members must predict the classes of the first: {classes[0].tolist()}"
+                f"but all members must have the classes of the first member: {classes[0].tolist()}"
             )
     return classes[0]

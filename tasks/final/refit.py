@@ -79,7 +79,7 @@ def fit_member(context: StudyContext, member: Member, pinned_by: str = "") -> Pa
         with path_run.pinned() if member.of_folds else nullcontext():
             for position in range(len(path_run.steps)):
                 if member.of_folds and not path_run.is_served(position):
-                    raise LookupError("models of its folds are no longer in the cache")
+                    raise LookupError("the models of the folds are no longer in the cache")
                 if pinned_by:
                     path_run.pin(pinned_by, _PIN_SECONDS)
                 path_run.run(position)

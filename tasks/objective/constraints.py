@@ -121,7 +121,7 @@ def check_measurable(quantity: Quantity, dataset: Dataset) -> None:
     if quantity.name in OF_POSITIVES and len(dataset.classes) != 2:
         raise _wrong(text, f"needs two classes; the data has {len(dataset.classes) or 'numbers'}")
     if quantity.metric and metric_named(quantity.metric).target != dataset.target:
-        raise _wrong(text, f"{quantity.metric} is no metric for {dataset.target}")
+        raise _wrong(text, f"{quantity.metric} is not a metric for {dataset.target}")
     if not name:
         return
     if dataset.columns is None:
@@ -139,7 +139,7 @@ def check_measurable(quantity: Quantity, dataset: Dataset) -> None:
     if is_number and n_groups > _MOST_NUMBERS and not quantity.bins:
         raise _wrong(
             text,
-            f"column {name!r} has {n_groups} different numbers, too many to make each a group",
+            f"column {name!r} has {n_groups} different numbers, too many for one group each",
             f"write bins, for instance {quantity.name}({name}, bins=20:40:60)",
         )
     if n_groups < 2:

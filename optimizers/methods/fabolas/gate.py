@@ -89,7 +89,7 @@ def decisions_of(
     confirmations = list(_confirmations(history, memo, floor))
     notes = [sizes.note] if sizes.note else []
     if history.stopped and not history.complete:
-        notes.append("no trial was a full evaluation, so the best configuration is a prediction")
+        notes.append("no trial was a full evaluation, so the best configuration is only predicted")
     elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
         notes.append("the budget ended before the best configurations were confirmed on all rows")
     state, reason = "open", ""

@@ -341,7 +341,7 @@ class Flash(Optimizer):
         decided, paths, wanted = self._decided, self._table.paths, self.options.r
         if len(paths) < wanted:
             n_paths = counted(len(paths), "path")
-            decided.notes.append(f"all paths are kept: the space has {n_paths}, and r is {wanted}")
+            decided.notes.append(f"all paths kept: the space has {n_paths}, fewer than r={wanted}")
         log_ei, log_cost = self._scores.terms(self.history, is_next_run=False)
         scores = log_ei - log_cost
         best = ranked(scores, None if self.is_of_paper else rng)[:wanted]
