@@ -103,7 +103,7 @@ def test_study_with_a_missing_event_is_damaged(store, enter) -> None:
     event = event_table.c
     with store.database.write() as connection:
         connection.execute(delete(event_table).where(event.study == name, event.sequence == 1))
-    with pytest.raises(DatabaseDamaged, match="proposed after trial"), Study.opened(store, name):
+    with pytest.raises(DatabaseDamaged, match="expected trial"), Study.opened(store, name):
         pass
 
 
