@@ -173,7 +173,7 @@ def _scorers() -> Iterator[MetricDeclaration]:
         is_negated = name.startswith("neg_")
         target: Target = "regression" if name in _NUMBER_SCORERS else "classification"
         called = name.removeprefix("neg_")
-        words = called.replace("roc_auc", "AUROC").split("_")
+        words = called.replace("roc_auc", "AUROC").replace("brier", "Brier").split("_")
         words = [word.upper() if len(word) == 2 else word for word in words]  # such as R2 and F1
         is_mean_error = "mean" in words and words[-1] == "error"  # such as MAE and RMSE
         title = "".join(word[0].upper() for word in words) if is_mean_error else " ".join(words)
