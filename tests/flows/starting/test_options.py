@@ -37,7 +37,7 @@ from prefect_tune.tasks.objective.metric import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 KINDS = {"text": "str", "whole": "int", "number": "float", "texts": "list", "switch": "bool"}
-OUTPUT = {"as_json", "explain_labels", "json_lines", "quiet", "keep_server", "report"}
+OUTPUT = {"as_json", "explain_labels", "help_all", "json_lines", "quiet", "keep_server", "report"}
 BOTH = pytest.mark.parametrize(("flow", "options"), [(tune, OPTIONS), (compare, COMPARE_OPTIONS)])
 
 
