@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from source_tree import ROOT
 
-pytestmark = pytest.mark.tools
+pytestmark = [pytest.mark.tools, pytest.mark.timeout(1200)]  # mypy without its cache is slow
 
 BIN = Path(sys.executable).parent
 
