@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -56,9 +56,13 @@ class Gate:
     def open(self) -> None:
         (self._folder / "open").touch()
 
-    def arrived(self, n: int = 1, *, without: Sequence[int] = ()) -> list[int]:
-        """Return sandboxes that wait at the gate, once there are `n` besides known ones."""
-        return wait_for(lambda: (at := self._at(without)) and len(at) >= n and at)
+    def arrived(self, n: int = 1, *, without: Sequence[int] = (), ended: Any = bool) -> list[int]:
+        """Return `n` sandboxes at the gate besides known ones; fail if `ended()` is true first."""
+        with suppress(AssertionError):  # a timeout is reported below
+            wait_for(lambda: len(self._at(without)) >= n or ended())
+        at = self._at(without)
+        assert len(at) >= n, f"{len(at)} of {n} models began"
+        return at
 
     def _at(self, without: Sequence[int]) -> list[int]:
         at = {int(path.name.split()[1]) for path in self._folder.glob("at *")}

@@ -80,7 +80,7 @@ def test_trial_is_repeated_after_one_killed_sandbox_and_fails_after_two(slow, ga
         first = gate.arrived(2)
         for pid in first:
             kill(pid)
-        again = gate.arrived(2, without=first)[0]
+        again = gate.arrived(2, without=first, ended=lambda: trials.collect(0.01))[0]
         kill(again)
         wait_for(lambda: not is_alive(again))
         gate.open()
