@@ -6,8 +6,8 @@
 `planted_faults/ROOM.toml` lists, in groups, the faults of a room, a top folder of the product. A
 group names the tests that must notice its faults. Each fault has a reason, the right text, the
 wrong text, and, once recorded, the test that noticed the fault. A fault is found by its right text,
-which occurs exactly once in the room, so code may move to another file without an edit here. A
-group is named after the first file of its code.
+which occurs exactly once in the room, so code may move to another file without an edit here.
+`--with` selects groups by parts of their names; nothing else depends on a name.
 
 Faults are planted one after the other in a copy of the tree. The recorded test runs first, then the
 other tests of the group that `tests/run` runs, if there are any. A test notices a fault if it fails
@@ -256,6 +256,8 @@ def main() -> None:
         for fault in all_faults()
         if fault.room in chosen.only and any(part in fault.group for part in chosen.parts)
     ]
+    if not faults:
+        parser.error("no group matches --only and --with")
     for fault in faults:
         assert fault.key, fault  # read now: the files may change meanwhile
     lines = chosen.results.read_text().splitlines() if chosen.results.exists() else ()
