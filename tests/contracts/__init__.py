@@ -1,1 +1,1 @@
-"""Test suites that every implementation of an interface inherits."""
+"""The contract that every method is tested for, and helpers for tests of stores."""

@@ -13,8 +13,9 @@ from prefect_tune.deployments.cli.command import main
 from prefect_tune.optimizers.registry import METHODS
 
 OF_OTHERS = {
-    "all", "cov", "except", "from", "from-file", "help", "no-prompt", "nthreads", "nworkers",
-    "old", "param", "pool", "prefect-file", "recorded", "serve", "strict", "type", "watch",
+    "all", "commit", "cov", "except", "from", "from-file", "help", "no-prompt", "nthreads",
+    "nworkers", "old", "only", "param", "pool", "prefect-file", "recorded", "serve", "strict",
+    "type", "watch", "with",
 }  # fmt: skip
 """Options of Prefect, Dask, uv, benchmarks and the build."""
 CONTRIBUTING = Document(ROOT / ".github" / "CONTRIBUTING.md")
