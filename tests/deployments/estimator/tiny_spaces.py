@@ -11,12 +11,12 @@ def model(name: str, *, stochastic: bool = True) -> Algorithm:
 
 LOGISTIC = model("linear_model.LogisticRegression")
 COMPLEMENT = model("naive_bayes.ComplementNB", stochastic=False)
-classes = Space("classes", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC,))))
+classification = Space("classification", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC,))))
 NEIGHBOURS = model("neighbors.KNeighborsClassifier", stochastic=False)
 neighbours = Space("neighbours", (IMPUTE, ENCODE, Step("fit model", (NEIGHBOURS,))))
 half_fail = Space("half_fail", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC, COMPLEMENT))))
-numbers = Space(
-    "numbers",
+regression = Space(
+    "regression",
     (IMPUTE, ENCODE, Step("fit model", (model("linear_model.Ridge"),))),
     target="regression",
 )
