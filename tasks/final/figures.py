@@ -9,6 +9,7 @@ and events. Values that few rows have may identify people, so descriptions do no
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import floor, log10
 from time import process_time
 from typing import Any, Self
 
@@ -227,7 +228,7 @@ def dependence(
     changed = given.with_rows(given.members(column.name), np.repeat(rows, n))
     scores = scores_of(_predicted(given.model, changed, classes))
     means = scores.reshape(len(rows), n, len(labels)).mean(axis=1)
-    named = values if column.kind == "category" else [*map(_rounded, values)]
+    named = values if column.kind in ("category", "date") else _rounded(np.array(values))
     return pd.DataFrame(
         {
             "column": column.name,
@@ -258,7 +259,7 @@ def described_columns(
             parts = [shown_columns(named)] * bool(len(named)) + [f"{n_rare:,} rare"] * bool(n_rare)
         elif column.kind != "text" and len(known) >= 2 * fewest:
             ends = np.sort(known.to_numpy())[[fewest - 1, -fewest]]
-            texts = [number_text(end if fewest == 1 else _rounded(end)) for end in ends]
+            texts = [*map(number_text, ends if fewest == 1 else _rounded(ends))]
             if column.kind == "date":
                 texts = [*pd.to_datetime(ends, unit="D").strftime("%Y-%m-%d")]
             parts = [" to ".join(texts)]
@@ -266,8 +267,9 @@ def described_columns(
     return pd.DataFrame(rows, columns=["column", "kind", "missing", "values"])
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")
+def _rounded(values: Array) -> Array:
+    """Return numbers to between a hundredth and a thousandth of their range."""
+    return np.round(values, 2 - floor(log10(np.ptp(values) or abs(values[0]) or 1.0)))
 
 
 def code_coverage(

@@ -176,7 +176,10 @@ def test_columns_of_a_table_have_effects_and_dependence() -> None:
     assert by_place["south"] - by_place["north"] == pytest.approx(0.5)
     age = dependence(given, columns[0], *judge, ["yes"])
     assert age["score"].is_monotonic_increasing
-    assert dependence(given, columns[2], *judge, ["yes"])["score"].std() == pytest.approx(0.0)
+    day = dependence(given, columns[2], *judge, ["yes"])
+    assert day["score"].std() == pytest.approx(0.0)
+    assert set(day["value"]) <= set(X[columns[2].features[0]])  # rounded days are other dates
+    assert day["value"].is_unique
 
 
 def test_rare_values_are_not_named() -> None:
@@ -190,6 +193,8 @@ def test_rare_values_are_not_named() -> None:
     assert found.loc["day", "values"].startswith("20")
     named = described_columns(X, columns, 1).set_index("column")
     assert "moon" in named.loc["place", "values"]
+    year = pd.DataFrame({"age": np.arange(2_000.0, 2_025.0).repeat(10)})
+    assert described_columns(year, columns[:1], 10)["values"].tolist() == ["2000 to 2024"]
     few = described_columns(X.head(15), columns, 10).set_index("column")
     assert few.loc["age", "values"] == ""
 
