@@ -34,7 +34,7 @@ def clipped(text: str, max_length: int = _LONGEST_LINE) -> str:
 class Figure:
     """A Plotly figure with its height in pixels and a note below.
 
-    The `plot` may have colours such as `var(--name)`. A wide screen shows two `is_half` figures in
+    The `plot` may have colors such as `var(--name)`. A wide screen shows two `is_half` figures in
     a row.
     """
 

@@ -222,8 +222,7 @@ def dependence(
         values = counts[counts >= FEWEST_ROWS].index[:_MOST_CATEGORIES].tolist()
     else:
         shares = np.linspace(0.05, 0.95, _MOST_POINTS)
-        known = feature.dropna().quantile(shares, interpolation="nearest")
-        values = known.unique().tolist()
+        values = feature.dropna().quantile(shares, interpolation="nearest").unique().tolist()
     rows = np.array([np.argmax(feature == value) for value in values], dtype=np.intp)
     changed = given.with_rows(given.members(column.name), np.repeat(rows, n))
     scores = scores_of(_predicted(given.model, changed, classes))

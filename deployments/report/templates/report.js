@@ -65,7 +65,7 @@
     show();
   });
 
-  // Figures: colours are names defined in the style sheet.
+  // Figures: colors are names defined in the style sheet.
   const painted = (value, style) => {
     if (typeof value === "string") {
       const name = /^var\((--[\w-]+)\)$/.exec(value);
