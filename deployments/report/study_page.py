@@ -63,8 +63,9 @@ def study_page(report: StudyReport) -> ReportPage:
 def verdict(report: StudyReport) -> str:
     """Return the result in one sentence."""
     view, words = report.summary, report.summary.losses
-    of = report.model.intervals.get(view.metric)
-    baseline = "" if view.chance_loss is None else f"; baseline {words.of(view.chance_loss)}"
+    of, check = report.model.intervals.get(view.metric), view.usefulness
+    chance = check.constant_loss if check and check.rows == "test" else view.chance_loss
+    baseline = "" if chance is None else f"; baseline {words.of(chance)}"
     if view.test_loss is None:
         best = view.incumbent and words.named(view.incumbent.loss)
         return f"{best} on held-out rows; no test rows{baseline}" if best else "No result yet"
