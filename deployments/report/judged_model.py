@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,6 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.catalogue.event_windows import PARENT_ENDING
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.row_reader import LearnedColumn
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
 from prefect_tune.tasks.final.ensemble import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.final.figures import (
@@ -57,9 +56,9 @@ _MOST_CURVES, _MOST_CONFUSED, _MOST_DEPENDENCES = 6, 12, 5
 """Maximum number of classes with curves, of classes in the confusion matrix, and of columns."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ModelReport:
-    """The final model on the test rows, and the data.
+    """The final model on the test rows, and the data; filled in as far as no error occurs.
 
     Tables, each missing if it does not apply:
     - `classes`: rows of each class, the most frequent first; recall, precision and area
@@ -92,7 +91,7 @@ class ModelReport:
     classes: tuple[str, ...] = ()
     intervals: Mapping[str, LossInterval | None] = field(default_factory=dict)
     is_balanced: bool = False
-    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     effects_of: int | None = None
     n_sample: int = 0
     n_codes: int = 0
@@ -104,22 +103,18 @@ class ModelReport:
         """Whether the model predicted the test rows."""
         return bool({"confusion", "residuals"} & self.tables.keys())
 
-    def with_tables(self, **tables: pd.DataFrame) -> Self:
-        """Return the report with more tables."""
-        return replace(self, tables={**self.tables, **tables})
-
 
 def model_report(store: ArtifactStore, study: str, plan: StudyPlan, fewest: int) -> ModelReport:
     """Judge the final model on the test rows; only StoreLost and StoreRefused are raised.
 
     Values that fewer than `fewest` rows or patients have are not named.
     """
-    problem = plan.problem
+    problem, report = plan.problem, ModelReport()
     try:
         problem.find_space()  # also loads the user's classes and metric
         dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
-        rows = _TestRows(dataset, split, problem.find_metric(), plan.seed, fewest)
-        report = rows.unjudged()
+        rows = _TestRows(report, dataset, split, problem.find_metric(), plan.seed)
+        rows.describe(fewest)
     except Exception as error:  # any class: data may be deleted, and metrics are user code
         return ModelReport(_reason(error))
     if not (report.n_rows and store.records.exists(model_record(study))):
@@ -129,94 +124,87 @@ def model_report(store: ArtifactStore, study: str, plan: StudyPlan, fewest: int)
         try:
             with exits_as_errors():
                 model, about = final_model(store, study)
-                balanced = balanced_weight(store, study, plan, about) > 0
-                report = rows.judged(replace(report, is_balanced=balanced), model)
-                report = rows.with_effects(report, model, about)
+                report.is_balanced = balanced_weight(store, study, plan, about) > 0
+                rows.judge(model)
+                rows.measure_effects(model, about["members"])
         except Exception as error:  # any class: the model may be user code
-            report = replace(report, problem=_reason(error))
+            report.problem = _reason(error)
     return report
 
 
 class _TestRows:
-    """The test rows of a study, used to judge its model; all draws depend on `seed`."""
+    """The test rows of a study, which fill in its report; all draws depend on `seed`."""
 
     def __init__(
-        self, dataset: Dataset, split: Split, metric: Metric, seed: int, fewest: int
+        self, report: ModelReport, dataset: Dataset, split: Split, metric: Metric, seed: int
     ) -> None:
-        self._dataset, self._metric, self._seed, self._fewest = dataset, metric, seed, fewest
+        self._report, self._dataset, self._metric, self._seed = report, dataset, metric, seed
         self._rows, self._training = split.held_out(REFIT), np.flatnonzero(split.is_training)
         self._names = np.array([*map(str, dataset.classes)], dtype=object)
         n_rows = np.bincount(dataset.y, minlength=len(self._names)) if dataset.classes else ()
         self._by_rows = np.argsort(-np.array(n_rows), kind="stable")  # classes
+        reader = dataset.row_reader
+        self._columns = () if reader is None else reader.columns
         self._rare = set[str]()  # codes
 
-    def unjudged(self) -> ModelReport:
-        X, y, names = self._dataset.X, self._dataset.y, self._names
-        report = ModelReport(n_training=len(self._training), n_rows=len(self._rows))
+    def describe(self, fewest: int) -> None:
+        report, X, y, names = self._report, self._dataset.X, self._dataset.y, self._names
+        report.n_training, report.n_rows = len(self._training), len(self._rows)
         if len(names):
             n_rows = np.bincount(y[self._training], minlength=len(names))
             classes = pd.DataFrame({"label": names, "training_rows": n_rows})
-            report = report.with_tables(classes=classes.iloc[self._by_rows])
+            report.tables["classes"] = classes.iloc[self._by_rows]
         if len(names) == 2:
-            report = replace(report, classes=tuple(names[:: 1 if self._metric.positive else -1]))
+            report.classes = tuple(names[:: 1 if self._metric.positive else -1])
         if isinstance(X, pd.DataFrame):
-            units = "rows" if self._dataset.groups is None else "groups"
-            columns = described_columns(X, self._columns, self._fewest)
-            return replace(report, units=units).with_tables(columns=columns)
+            report.units = "rows" if self._dataset.groups is None else "groups"
+            report.tables["columns"] = described_columns(X, self._columns, fewest)
+            return
         is_positive = (y == self._metric.positive).astype(np.int32)
         coverage = code_coverage(X, self._training, is_positive if report.classes else None)
-        is_rare = coverage["n_patients"] < self._fewest
+        is_rare = coverage["n_patients"] < fewest
         self._rare = set(coverage.loc[is_rare, "code"])
-        report = replace(report, units="patients", n_hidden=int(is_rare.sum()))
-        return report.with_tables(coverage=coverage[~is_rare])
+        report.units, report.n_hidden = "patients", int(is_rare.sum())
+        report.tables["coverage"] = coverage[~is_rare]
 
-    @property
-    def _columns(self) -> Sequence[LearnedColumn]:
-        reader = self._dataset.row_reader
-        return () if reader is None else reader.columns
-
-    def judged(self, report: ModelReport, model: Any) -> ModelReport:
-        dataset, rows, n_classes = self._dataset, self._rows, len(self._names)
+    def judge(self, model: Any) -> None:
+        report, dataset, rows, n_classes = self._report, self._dataset, self._rows, len(self._names)
         found, y, positive = predicted(model, dataset, rows), dataset.y[rows], self._metric.positive
         groups = None if dataset.groups is None else dataset.groups[rows]
         also = ("auroc", "neg_brier_score") if report.classes and found.score is not None else ()
         metrics = [self._metric, *(metric_named(name, positive) for name in also)]
         judge = partial(loss_with_interval, n_classes=n_classes, seed=self._seed)
-        intervals = {metric.name: judge(metric, y, found, groups) for metric in metrics}
-        report = replace(report, intervals=intervals)
+        report.intervals = {metric.name: judge(metric, y, found, groups) for metric in metrics}
         if not n_classes:
             actual = y.astype(np.float64)
-            return report.with_tables(
-                by_predicted=errors_of_bins(actual, found.label, found.label),
-                by_actual=errors_of_bins(actual, found.label, actual),
-                residuals=residual_counts(actual, found.label),
-            )
-        quality = class_quality(y, found.label, self._names)
-        classes = report.tables["classes"].merge(quality.rename(columns={"rows": "test_rows"}))
+            report.tables["by_predicted"] = errors_of_bins(actual, found.label, found.label)
+            report.tables["by_actual"] = errors_of_bins(actual, found.label, actual)
+            report.tables["residuals"] = residual_counts(actual, found.label)
+            return
+        quality = class_quality(y, found.label, self._names).rename(columns={"rows": "test_rows"})
+        report.tables["classes"] = report.tables["classes"].merge(quality)
         shown = self._names[self._by_rows[:_MOST_CONFUSED]]
         pairs = pd.DataFrame({"actual": self._names[y], "predicted": self._names[found.label]})
-        confusion = pairs[pairs.isin(shown).all(axis=1)].value_counts().rename("rows").reset_index()
-        report = report.with_tables(classes=classes, confusion=confusion)
+        counts = pairs[pairs.isin(shown).all(axis=1)].value_counts()
+        report.tables["confusion"] = counts.rename("rows").reset_index()
         if found.score is None:
-            return report
+            return
         if report.classes and found.are_probabilities:
             bins = calibration(y == positive, found.score[:, positive])
-            report = report.with_tables(calibration=bins)
+            report.tables["calibration"] = bins
         with_curves = [positive] if report.classes else self._by_rows[:_MOST_CURVES]
         curves = [
             class_curve(y == c, found.score[:, c]).assign(label=self._names[c])
             for c in with_curves
             if 0 < np.count_nonzero(y == c) < len(y)
         ]
-        return report.with_tables(curves=pd.concat(curves)) if curves else report
+        if curves:
+            report.tables["curves"] = pd.concat(curves)
 
-    def with_effects(
-        self, report: ModelReport, model: Any, about: Mapping[str, Any]
-    ) -> ModelReport:
-        members, dataset, metric = about["members"], self._dataset, self._metric
-        judging = (
-            metric_named("auroc", metric.positive) if report.intervals.get("auroc") else metric
-        )
+    def measure_effects(self, model: Any, members: Sequence[Mapping[str, Any]]) -> None:
+        report, dataset, metric = self._report, self._dataset, self._metric
+        report.measure = "auroc" if report.intervals.get("auroc") else metric.name
+        judging = metric_named(report.measure, metric.positive)
         heaviest = max(range(len(members)), key=lambda k: float(members[k]["weight"]))
         pipeline = model.members_[heaviest] if len(members) > 1 else model
         while isinstance(pipeline, ClassEnsemble | NumberEnsemble):  # models of folds
@@ -242,29 +230,20 @@ class _TestRows:
             given, descriptions = ModelInput.of_events(pipeline, some), some.descriptions()
         else:
             given, descriptions = ModelInput.of_table(pipeline, some, self._columns), {}
-        judge = dataset.learned_classes, scores_of
-        effects, n = column_effects(given, *judge, loss_of, self._seed, _SECONDS[dataset.kind])
+        judge, seconds = (dataset.learned_classes, scores_of), _SECONDS[dataset.kind]
+        effects, report.n_codes = column_effects(given, *judge, loss_of, self._seed, seconds)
         effects = effects[~effects["code"].isin(self._rare)]
         plain = effects["code"].str.removesuffix("*").str.removesuffix(PARENT_ENDING)
         described = [descriptions.get(code, "") for code in plain]
-        report = replace(
-            report.with_tables(effects=effects.assign(description=described)),
-            effects_of=members[heaviest]["trial"],
-            n_sample=len(y),
-            n_codes=n,
-            measure=judging.name,
-        )
+        report.effects_of, report.n_sample = members[heaviest]["trial"], len(y)
         columns = {one.name: one for one in self._columns if one.kind != "text"}
         first = effects.loc[effects["strength"] > 0, "code"].unique()
         if shown := [columns[code] for code in first if code in columns][:_MOST_DEPENDENCES]:
-            matrix = dataset.rows(rng.permutation(rows)[:_DEPENDENCE_ROWS])
-            given, labels = (
-                replace(given, matrix=matrix),
-                self._names[answers] if n_classes else [""],
-            )
+            given = replace(given, matrix=dataset.rows(rng.permutation(rows)[:_DEPENDENCE_ROWS]))
+            labels = self._names[answers] if n_classes else [""]
             curves = [dependence(given, column, *judge, labels) for column in shown]
-            report = report.with_tables(dependence=pd.concat(curves))
-        return report
+            report.tables["dependence"] = pd.concat(curves)
+        report.tables["effects"] = effects.assign(description=described)
 
 
 def _reason(error: Exception) -> str:

@@ -192,7 +192,8 @@ def test_many_classes_and_columns_are_counted() -> None:
     labels = [f"class {k}" for k in range(n)]
     columns = pd.concat([some.tables["columns"].iloc[[0]]] * 2_000)
     classes = some.tables["classes"].iloc[[0] * n].assign(label=labels)
-    report = replace(full(N_FEW), model=some.with_tables(columns=columns, classes=classes))
+    tables = some.tables | {"columns": columns, "classes": classes}
+    report = replace(full(N_FEW), model=replace(some, tables=tables))
     text = parsed(study_page(report)).lines
     assert "The 2 most frequent of 500 classes." in text
     assert "The first 200 of 500 rows." in text
