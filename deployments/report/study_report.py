@@ -94,10 +94,6 @@ class StudyReport:
     reproduction: Reproduction
     series: Series | None
 
-    def loss_text(self, loss: float | None) -> str:
-        """Return the score of a loss as text; a dash for a missing loss."""
-        return self.summary.losses.of(loss)
-
     def to_json(self) -> dict[str, Any]:
         """Return all contents as JSON values; a table is a list of its rows."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}

@@ -260,7 +260,7 @@ def model_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section: members and code of the final model."""
     view, parts = report.summary, list[Part]()
     if len(report.members) > 1:
-        texts = {"loss": report.loss_text, "weight": percent}
+        texts = {"loss": report.summary.losses.of, "weight": percent}
         parts.append(Table.of("Members of the ensemble", report.members, texts, is_open=True))
     if (best := view.model_trial or view.incumbent) is not None:
         options = [view.study, "--trial", str(best.trial), "--code", *view.store_options]

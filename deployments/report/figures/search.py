@@ -58,33 +58,24 @@ def _progress(report: StudyReport) -> Iterator[Part]:
     view, words = report.summary, report.summary.losses
     shown, end = sampled(known, "loss"), known["seconds"].iloc[-1]
     kinds = shown["is_partial"].map({False: "complete", True: "partial"})
+    axes = {"x": "seconds", "y": "loss", "labels": {"loss": words.axis}, **STYLE}
     drawn = px.scatter(
         shown.assign(kind=kinds, loss=shown["loss"].map(words.number)),
-        x="seconds",
-        y="loss",
         color="kind",
         symbol="kind",
         opacity=0.75,
         hover_data=["trial", "evaluations", "fidelity", "cost_seconds", "phase"],
-        labels={"loss": words.axis},
         color_discrete_map={"complete": "var(--c0)", "partial": "var(--c4)"},
-        **STYLE,
+        **axes,
     )
     leads = sampled(report.incumbents, "loss", _MOST_LEADS)
     # Losses of different fidelities are not comparable, so each has a line of its own.
     runs = leads["fidelity"].ne(leads["fidelity"].shift()).cumsum()
     until = leads.assign(seconds=leads["seconds"].shift(-1, fill_value=end))
-    for run, line in pd.concat([leads, until]).sort_index(kind="stable").groupby(runs):
-        drawn.add_scatter(
-            x=line["seconds"],
-            y=line["loss"].map(words.number),
-            mode="lines",
-            name="best so far",
-            legendgroup="best so far",
-            showlegend=run == 1,
-            line={"color": "var(--c3)", "width": 2.5},
-            hovertext=line["trial"].map("trial {}".format),
-        )
+    steps = pd.concat([leads, until]).sort_index(kind="stable")
+    steps = steps.assign(loss=steps["loss"].map(words.number), line="best so far", run=runs)
+    line = px.line(steps, color="line", line_group="run", hover_data=["trial"], **axes)
+    drawn.add_traces(line.update_traces(line={"color": "var(--c3)", "width": 2.5}).data)
     low, high = visible_losses(known["loss"], words)
     baseline = None if view.chance_loss is None else words.number(view.chance_loss)
     if baseline is not None and low <= baseline <= high:
@@ -94,7 +85,7 @@ def _progress(report: StudyReport) -> Iterator[Part]:
     note = sample_note(shown, known, "evaluation")
     note += "Partial trials are not comparable with complete ones." if view.n_stopped else ""
     yield Figure(f"{words.name} over time", drawn, note=note)
-    texts = {"seconds": format_seconds, "loss": report.loss_text}
+    texts = {"seconds": format_seconds, "loss": words.of}
     yield Table.of("Incumbents", report.incumbents, texts)
 
 
@@ -144,7 +135,7 @@ def _paths(report: StudyReport) -> Iterator[Part]:
         drawn.update_xaxes(range=[min(ends), max(ends)])
         yield Figure(f"Best and median {words.name} by algorithm", drawn, 120 + 24 * len(rows))
     if not report.paths.empty:
-        texts = {"best": report.loss_text, "median": report.loss_text}
+        texts = {"best": words.of, "median": words.of}
         yield Table.of("Algorithms by step", report.algorithms, texts)
         yield Table.of("Best paths", report.paths.head(15), texts)
 
@@ -180,7 +171,7 @@ def _trade_off(report: StudyReport, quantity: str, found: pd.DataFrame) -> Itera
         drawn.add_vline(x=bound, line_dash="dash", line_color="var(--ink)")
         note += "The dashed line is the bound."
     yield Figure(title, drawn, note=note, is_half=True)
-    yield Table.of(f"Pareto front of {title}", front, {"loss": report.loss_text})
+    yield Table.of(f"Pareto front of {title}", front, {"loss": words.of})
 
 
 def _decisions(report: StudyReport) -> Iterator[Part]:
