@@ -215,13 +215,11 @@ class _TestRows:
         n_of_side = _SAMPLE[dataset.kind] // len(sides)
         sample = np.sort(np.concatenate([rng.permutation(side)[:n_of_side] for side in sides]))
         y, some = dataset.y[sample], dataset.rows(sample)
-        answers = [metric.positive] if report.classes else self._by_rows[:_MOST_DEPENDENCES]
+        answers = [metric.positive] if report.classes else [*self._by_rows[:_MOST_DEPENDENCES]]
+        answers = answers or [0]  # the predicted number
 
         def scores_of(found: Predictions) -> Array:
-            if not n_classes:
-                return found.label[:, None]
-            scores = np.eye(n_classes)[found.label] if found.score is None else found.score
-            return scores[:, answers]
+            return found.outputs(n_classes)[:, answers]
 
         def loss_of(found: Predictions) -> float:
             return judging.loss(y, found, n_classes)

@@ -46,11 +46,8 @@ addition.
 
 def member_output(predictions: Predictions, n_classes: int) -> Array:
     """Return a model's probabilities or votes, shape (n, c); for regression, numbers, (n, 1)."""
-    if not n_classes:
-        return np.asarray(predictions.label, dtype=np.float64)[:, None]
-    if predictions.score is not None and predictions.are_probabilities:
-        return predictions.score
-    return np.eye(n_classes)[predictions.label]
+    found = predictions if predictions.are_probabilities else Predictions(predictions.label)
+    return found.outputs(n_classes)
 
 
 def blend(mean: Array, n_classes: int) -> Predictions:

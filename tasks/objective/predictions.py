@@ -52,6 +52,12 @@ class Predictions:
     label: Values
     score: Array | None = None
 
+    def outputs(self, n_classes: int) -> Array:
+        """Return the scores, or votes if there are none, shape (n, c); numbers, shape (n, 1)."""
+        if not n_classes:
+            return np.asarray(self.label, dtype=np.float64)[:, None]
+        return np.eye(n_classes)[self.label] if self.score is None else self.score
+
     def take(self, rows: Values) -> "Predictions":
         """Return the predictions for some rows, given by position or as a mask."""
         return Predictions(self.label[rows], None if self.score is None else self.score[rows])

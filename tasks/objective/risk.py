@@ -101,9 +101,7 @@ def percent_wrong(y: Targets, predictions: Predictions, _: int) -> float:
 
 def missed_area(y: Targets, predictions: Predictions, n_classes: int) -> float:
     """Return 1 - AUROC; for several classes, one against the rest, weighted by class shares."""
-    score = predictions.score
-    if score is None:
-        score = np.eye(n_classes)[predictions.label]
+    score = predictions.outputs(n_classes)
     if n_classes == 2:
         return 1 - float(roc_auc_score(y, score[:, 1]))
     shares = np.bincount(y, minlength=n_classes) / len(y)
@@ -217,9 +215,7 @@ def unexplained(y: Targets, predictions: Predictions, _: int, weights: Array) ->
 
 def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: Array) -> Array:
     """Return 1 - AUROC; for several classes, one against the rest, weighted by class shares."""
-    score = predictions.score
-    if score is None:
-        score = np.eye(n_classes)[predictions.label]
+    score = predictions.outputs(n_classes)
     if n_classes == 2:
         return 1 - weighted_areas(score[:, 1], y == 1, weights)
     shares = np.stack([weights[:, y == c].sum(axis=1) for c in range(n_classes)])
