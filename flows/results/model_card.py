@@ -116,6 +116,7 @@ def card_facts(store: ArtifactStore, exported: Exported, *, rare_values: bool = 
     test, space = split.held_out(REFIT), problem.find_space()
     model, _ = final_model(store, study.name, exported.record)
     members = [*map(study.trial, exported.weights)]
+    is_judged = bool(len(test) and dataset.classes)
     return CardFacts(
         plan=study.plan,
         view=read_study(store, study.name),
@@ -125,7 +126,7 @@ def card_facts(store: ArtifactStore, exported: Exported, *, rare_values: bool = 
         n_test=len(test),
         members=members,
         balanced=[t.number for t in members if is_balanced(t.configuration, space)],
-        quality=_quality(model, dataset, test, study.plan) if len(test) else QualityOnTest(),
+        quality=_quality(model, dataset, test, study.plan) if is_judged else QualityOnTest(),
         versions=study.facts.versions,
         fewest=1 if rare_values else FEWEST_ROWS,
     )
@@ -136,8 +137,6 @@ def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan)
     try:
         predictions = predicted(model, data, rows)
     except Exception:  # in this case the test loss is undefined, too
-        return QualityOnTest()
-    if not data.classes:
         return QualityOnTest()
     auroc, n = None, {"n_classes": len(data.classes), "seed": plan.seed}
     if len(data.classes) == 2 and predictions.score is not None:
