@@ -87,11 +87,7 @@ class LiveLines:
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
-        self._failures: deque[str] = deque(maxlen=_LAST_FAILURES)
-
-    def fail(self, text: str) -> None:
-        """Add the reason of a failed trial."""
-        self._failures.append(text)
+        self.failures: deque[str] = deque(maxlen=_LAST_FAILURES)
 
     def __rich__(self) -> Group:
         """Return the state of the study, the running trials, and the last failures."""
@@ -103,7 +99,7 @@ class LiveLines:
         if left is not None and (total is None or left < total - progress.seconds - 1):
             parts.insert(0, f"done in about {format_seconds(left)}")
         status = [line(" · ".join(filter(None, parts)))] if any(parts) else []
-        failures = [line((" ".join(text.split()), "yellow")) for text in self._failures]
+        failures = [line((" ".join(text.split()), "yellow")) for text in self.failures]
         for text in (*status, *failures):
             text.no_wrap, text.overflow = True, "ellipsis"
         grid = Table.grid(padding=(0, 2), expand=True)
@@ -139,7 +135,7 @@ class _Terminal(_Silent):
         """Print failures and new incumbents, and update the live lines."""
         self._lines.progress = progress
         if trial.failure is not None:
-            self._lines.fail(progress.trial_line(trial))
+            self._lines.failures.append(progress.trial_line(trial))
         if trial.failure is not None or progress.incumbent == trial:
             style = "yellow" if trial.failure else "green"
             self._console.print(progress.trial_line(trial), style=style)

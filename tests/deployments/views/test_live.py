@@ -55,8 +55,7 @@ def drawn(of: Progress, *failures: str, columns: int = 140, lines: int = 30) -> 
     """Return the screen of a terminal of that size for a running study."""
     live, screen = LiveLines(), pyte.Screen(columns, lines)
     live.progress = of
-    for failure in failures:
-        live.fail(failure)
+    live.failures.extend(failures)
     file = StringIO()
     terminal = PlainConsole(
         file=file, width=columns, height=lines, highlight=False, force_terminal=True
