@@ -49,17 +49,9 @@ def page_html(page: ReportPage) -> str:
         f"default-src 'none'; script-src {source_hash(script.encode())} {source}; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            page=page,
-            policy=policy,
-            style=Markup(_text("report.css")),  # noqa: S704 - our own files
-            script=Markup(script),  # noqa: S704
-            plotly=Markup(packed),  # noqa: S704
-        )
-    )
+    own = {"style": _text("report.css"), "script": script, "plotly": packed}
+    trusted = {name: Markup(text) for name, text in own.items()}  # noqa: S704 - our own files
+    return _environment().get_template("page.html").render(page=page, policy=policy, **trusted)
 
 
 @cache

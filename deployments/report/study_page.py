@@ -35,7 +35,7 @@ from prefect_tune.flows.wording.text import counted
 def study_page(report: StudyReport) -> ReportPage:
     """Return the page of a study."""
     view = report.summary
-    created = datetime.fromtimestamp(report.created, UTC)
+    created = datetime.fromtimestamp(report.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
     again, commands = report.reproduction, list[Command]()
     if view.state != "running" and not again.obstacle:
         is_cut = view.state == "interrupted"
@@ -48,11 +48,7 @@ def study_page(report: StudyReport) -> ReportPage:
         title=view.study,
         kind="Study",
         state=view.state,
-        facts=[
-            f"{view.method} in space {view.space}",
-            f"data {view.data}",
-            created.strftime("%Y-%m-%d %H:%M UTC"),
-        ],
+        facts=[f"{view.method} in space {view.space}", f"data {view.data}", created],
         headline=verdict(report),
         lines=[line for line in study_lines(view) if line.text not in view.decision_lines()],
         commands=commands,

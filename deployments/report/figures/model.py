@@ -163,17 +163,15 @@ def uses_section(report: StudyReport) -> Iterator[Section]:
     if effects.empty:
         yield Section("uses", title, f"No single {what} affects the score of the model.")
         return
-    names = {
-        "strength": f"drop in {words.name}" if words.is_score else f"rise in {words.axis}",
-        "spread": "±",
-    }
+    strength = f"drop in {words.name}" if words.is_score else f"rise in {words.axis}"
     meaning = effects["direction"].map(lambda value: _meaning(model, value))
-    table = effects.rename(columns=names).assign(**{"higher values mean": meaning})
+    columns = {"strength": strength, "spread": "±", "meaning": "higher values mean"}
+    table = effects.assign(meaning=meaning).rename(columns=columns)
     first = table.drop_duplicates("code").head(_MOST_CODES)
     # A code may have the description of another one.
     is_named = (first["description"] != "") & ~first["description"].duplicated(keep=False)
     labels = first["description"].map(lambda text: clipped(text, 60)).where(is_named, first["code"])
-    axes = {"x": names["strength"], "color": "higher values mean", "error_x": "±"}
+    axes = {"x": strength, "color": "higher values mean", "error_x": "±"}
     drawn = bars(first.assign(label=labels), "label", **axes)
     one_fold = " (one fold)" if report.summary.model_of_folds else ""
     note = (
@@ -185,7 +183,7 @@ def uses_section(report: StudyReport) -> Iterator[Section]:
     figure = Figure(f"Strength by {what}", drawn, 110 + 26 * len(first))
     listed = table.groupby("code", sort=False).head(_MOST_COLUMNS)
     shown = ["description"] if what == "code" else []
-    listed = listed[["code", "column", *shown, names["strength"], "±", "higher values mean"]]
+    listed = listed[["code", "column", *shown, strength, "±", "higher values mean"]]
     listed = listed.rename(columns={"code": what, "column": "feature"})
     strengths = Table.of(f"Strength by {what}", listed, is_open=what == "code")
     yield Section("uses", title, note, [figure, *_dependence(model), strengths])

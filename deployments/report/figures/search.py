@@ -45,8 +45,10 @@ _MOST_GROUPS = 20
 
 def search_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if any trial has ended."""
-    makers = (_progress, _importance, _paths, _trade_offs, _decisions)
+    makers = (_progress, _importance, _paths, _trade_offs)
     parts = [part for make in makers for part in make(report)]
+    if lines := [*report.summary.decision_lines(), *report.summary.method_notes]:
+        parts.append(Text(lines))
     if parts:
         yield Section("search", "The search", "", parts)
 
@@ -172,12 +174,6 @@ def _trade_off(report: StudyReport, quantity: str, found: pd.DataFrame) -> Itera
         note += "The dashed line is the bound."
     yield Figure(title, drawn, note=note, is_half=True)
     yield Table.of(f"Pareto front of {title}", front, {"loss": words.of})
-
-
-def _decisions(report: StudyReport) -> Iterator[Part]:
-    lines = [*report.summary.decision_lines(), *report.summary.method_notes]
-    if lines:
-        yield Text(lines)
 
 
 def operations_section(report: StudyReport) -> Iterator[Section]:
