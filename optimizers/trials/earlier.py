@@ -77,11 +77,6 @@ class Prior:
                 newest[trial.configuration] = trial
         return tuple(newest.values())
 
-    @property
-    def is_ample(self) -> bool:
-        """Whether the observations are enough to replace a method's own start."""
-        return len(self.losses) >= AMPLE
-
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
         trials = [

@@ -180,7 +180,7 @@ class Bapi(Optimizer):
         return self._known[1]
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:
-        turn = self._turn(budget, rng)
+        turn = Turn(self, budget, dict(self.memo or {}), rng)
         query = self._query(turn)
         rates = [c.rate for c in self.curves.values() if c.is_iterative and c.rate is not None]
         if "note" not in turn.memo and "theta" in turn.memo and budget.last_ask_seconds:
@@ -192,9 +192,6 @@ class Bapi(Optimizer):
                 )
         self.memo = turn.memo
         return query
-
-    def _turn(self, budget: Budget, rng: Generator) -> "Turn":
-        return Turn(self, budget, dict(self.memo or {}), rng)
 
     def _query(self, turn: "Turn") -> Query:
         nothing = all_begun()
