@@ -143,9 +143,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
     def register(self, declared: Declared) -> None:
         """Add a declaration for this process, or raise ValueError if its name is taken."""
         if self._known.setdefault(declared.name, declared) is not declared:
-            raise ValueError(
-                f"a {self.kind} named {declared.name!r} exists already; choose another name"
-            )
+            raise ValueError(f"a {self.kind} named {declared.name!r} exists already; rename yours")
 
     def __getitem__(self, name: str) -> Declared:
         try:

@@ -471,10 +471,7 @@ def installed_version(package: str) -> str:
 
 def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
     """Return versions of Python and of a session's packages; may raise `ValueError`."""
-    versions = {
-        "python": python_version(),
-        **{name: version(name) for name in _ALWAYS},
-    }
+    versions = {"python": python_version(), **{name: version(name) for name in _ALWAYS}}
     return versions | {package: installed_version(package) for package in sorted(set(required))}
 
 

@@ -91,9 +91,8 @@ def _table(*headers: str) -> Table:
 
 def _title(found: ExplainedTrial) -> Text:
     trial, best, losses = found.trial, found.incumbent, LossWords(found.study.plan.metric)
-    parts: list[str | tuple[str, str]] = [
-        bold(f"trial {trial.number}"), f" of {found.study.name}: {trial.state}",
-    ]  # fmt: skip
+    parts: list[str | tuple[str, str]] = [bold(f"trial {trial.number}")]
+    parts.append(f" of {found.study.name}: {trial.state}")
     if trial.has_loss:
         parts += [f", {losses.name} ", bold(losses.of(trial.loss))]
     parts.append(bracketed(found.study.plan.whole.part(trial.query)))
@@ -217,9 +216,8 @@ def print_trials(
     words, parts = LossWords(plan.metric), [plan.whole.part(trial.query) for trial in trials]
     fidelity = ("fidelity",) if any(parts) else ()
     on = ("continues",) if any(trial.number in first for trial in trials) else ()
-    table = Table(
-        "trial", *on, "state", *fidelity, words.name, "seconds", "cached", "pipeline", box=None
-    )
+    headings = "trial", *on, "state", *fidelity, words.name, "seconds", "cached", "pipeline"
+    table = Table(*headings, box=None)
     for trial, part in zip(trials, parts, strict=True):
         began = f"trial {first[trial.number]}" if trial.number in first else ""
         steps = trial.steps

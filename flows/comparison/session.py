@@ -80,10 +80,8 @@ def _run(
     INTERRUPTED.set(stop)  # only for the study of this thread
     check_interrupted()
     requests.obey()
-    prepared, parameters = (
-        replace(replicate.prepared, has_shown_notes=True),
-        dict(replicate.parameters),
-    )
+    prepared = replace(replicate.prepared, has_shown_notes=True)
+    parameters = dict(replicate.parameters)
     with observed_by(common), HANDOVER.offered(parameters, prepared):
         try:
             found = tune(**parameters)

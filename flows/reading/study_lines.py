@@ -78,10 +78,8 @@ def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
     for plugin in view.plugins:
         is_missing = plugin.kind == METRICS.kind and plugin.name not in METRICS
         missing = "; it is not installed here" if is_missing else ""
-        yield _line(
-            f"plugin: {plugin.kind} {plugin.name} of {plugin.distribution} {plugin.version}",
-            missing,
-        )
+        of = f"of {plugin.distribution} {plugin.version}{missing}"
+        yield _line(f"plugin: {plugin.kind} {plugin.name} {of}")
     yield from (_line(f"warning: {note}", tone="warning") for note in view.notes)
 
 

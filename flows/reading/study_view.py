@@ -221,6 +221,9 @@ def read_study(
             for collect in collectors:
                 collect(trial)
         incumbent, budget = sums.shown[facts.best_trial], plan.options.budget
+        seconds, asking = study.row.seconds, study.ledger.asking_seconds(name)
+        over = None if budget is None else max(seconds - budget, 0.0)
+        size = store.index.bytes_present(sums.keys, name)
         model = sums.shown[sums.alone]
         of_model = {one.name: getattr(facts.model, one.name) for one in fields(ModelFacts)}
         return StudyView(
@@ -250,19 +253,8 @@ def read_study(
             chance_loss=plan.chance_loss,
             decisions=facts.decisions,
             notes=tuple(notice.text for notice in facts.notices),
-            cache=CacheUse(
-                sums.hits,
-                sums.misses,
-                store.index.bytes_present(sums.keys, name),
-                sums.seconds_saved,
-            ),
-            seconds=StudySeconds(
-                study.row.seconds,
-                budget,
-                None if budget is None else max(study.row.seconds - budget, 0.0),
-                sums.cost_seconds,
-                study.ledger.asking_seconds(name),
-            ),
+            cache=CacheUse(sums.hits, sums.misses, size, sums.seconds_saved),
+            seconds=StudySeconds(seconds, budget, over, sums.cost_seconds, asking),
             series=place,
         )
 
@@ -297,13 +289,9 @@ class _Sums:
         if trial.number == self.alone:
             self.is_full_model = trial.is_full
         if trial.number in self.shown and trial.has_loss:
-            self.shown[trial.number] = ChosenTrial(
-                trial.number,
-                trial.loss,
-                self._plan.whole.part(trial.query),
-                dict(trial.quantities),
-                trial.configuration,
-            )
+            part, measured = self._plan.whole.part(trial.query), dict(trial.quantities)
+            n, loss = trial.number, trial.loss
+            self.shown[n] = ChosenTrial(n, loss, part, measured, trial.configuration)
         for step in trial.all_steps:
             self.keys.add(step["key"])
             if step["hit"]:

@@ -226,9 +226,7 @@ def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Not
     rare = split.rare_classes(dataset.strata)
     if len(rare):
         text = f"{_named_classes(dataset, rare, split.fold == LEARN)} cannot be held out"
-        yield Note(
-            f"{text}: every fold trains on them, and the score covers the other classes only"
-        )
+        yield Note(f"{text}: every fold trains on them, and the score covers only other classes")
     is_test, known = split.fold == TEST, dataset.y[split.is_training]
     unknown = np.setdiff1d(dataset.y[is_test], known)
     if len(unknown):

@@ -154,10 +154,8 @@ def column_effects(  # noqa: PLR0917
         rises = [loss_of(permuted.take(rows)) - loss for rows in repeats]
         sums = {"strength": np.mean(rises), "spread": np.std(rises), "n_columns": len(columns)}
         shown = columns[:_MOST_COLUMNS]
-        names = [given.names[i] for i in shown]
-        effects.append(
-            pd.DataFrame({"code": code, "column": names, "direction": direction[shown], **sums})
-        )
+        names = {"code": code, "column": [given.names[i] for i in shown]}
+        effects.append(pd.DataFrame({**names, "direction": direction[shown], **sums}))
     found = pd.concat(effects).sort_values("strength", ascending=False, kind="stable")
     return found, len(members)
 
