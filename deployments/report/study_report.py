@@ -4,6 +4,7 @@ All tables come from one pass over the trials. A program gets the tables from `r
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import ceil, inf, isfinite
@@ -110,6 +111,10 @@ def _rows(table: pd.DataFrame) -> Any:
     return json.loads(table.to_json(orient="records", double_precision=15))
 
 
+_EXAMPLES = re.compile(r",? such as .*|(?<=numbers) from \S+ to [^\s,;)]+", re.DOTALL)
+"""Parts of notes that name single values of the data."""
+
+
 def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) -> StudyReport:
     """Collect the report of a study; raises UnknownName if the study does not exist.
 
@@ -143,7 +148,7 @@ def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) 
         trade_offs=trade_offs_of(views),
         failures=failures.found(),
         members=members_of(trials, views, study.facts.model.members),
-        notes=study.facts.notes,
+        notes=[note if rare_values else _EXAMPLES.sub("", note) for note in study.facts.notes],
         model=model_report(store, name, plan, 1 if rare_values else FEWEST_ROWS),
         reproduction=reproduction_of(study),
         series=series_of(store, plan),

@@ -19,6 +19,7 @@ from prefect_tune.deployments.report.study_report import (
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
@@ -163,6 +164,19 @@ def test_study_without_ended_trials_has_empty_tables(tmp_path) -> None:
     store.close()
     assert begun.progress.empty
     assert begun.paths["configurations"].tolist() == [1]
+
+
+def test_notes_name_values_of_the_data_only_on_request(tmp_path) -> None:
+    store = told(tmp_path)
+    notes = (
+        "column a holds strings, such as 'Ann'; see Ann",
+        "a table, numbers from 1.5 to 9 in y",
+    )
+    Ledger(store.database).update_study("s", result=StudyFacts(notes=notes).to_json())
+    named, hidden = (study_report(store, "s", rare_values=on).notes for on in (True, False))
+    store.close()
+    assert tuple(named) == notes
+    assert hidden == ["column a holds strings", "a table, numbers in y"]
 
 
 FOLDS = (18.0, 20.0, 22.0)
