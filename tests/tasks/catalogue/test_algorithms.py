@@ -74,7 +74,7 @@ def fold(kind: str, *, as_sparse: bool = False) -> FoldData:
     if as_sparse:
         matrices = [sparse.csr_array(np.where(np.abs(m) > 1, m, 0)) for m in matrices]
     train, held_out = map(canonical, matrices)
-    if kind.endswith("numbers"):
+    if kind.endswith("regression"):
         return FoldData(train, held_out, NUMBERS, np.array([]))
     return FoldData(train, held_out, CLASSES[POSITION], CLASSES)
 
@@ -84,7 +84,7 @@ def run(
 ) -> Any:
     summary = replace(MatrixSummary.of(data.train), n_classes=len(data.classes))
     how = recipe(algorithm, choice, summary, balanced=balanced)
-    fit = fit_model if kind in ("classes", "numbers") else fit_transformer
+    fit = fit_model if kind in ("classification", "regression") else fit_transformer
     return fit(how, 7, data)
 
 
@@ -130,7 +130,7 @@ def check_runs(kind: str, algorithm: Algorithm, choices: Iterable[Choice], data:
             if re.search(FAILURES.get(algorithm.id, "(?!)"), str(error)):
                 continue
             raise
-        if kind == "classes" and came[1].score is not None:
+        if kind == "classification" and came[1].score is not None:
             assert came[1].score.shape == (12, 3)
 
 
@@ -207,7 +207,7 @@ def test_algorithm_runs_reproducibly_and_its_flags_are_correct(kind, algorithm) 
     assert bytes_of(first) == bytes_of(again)
     check_flags(kind, algorithm)
     check_sparse(kind, algorithm)
-    if kind == "classes":
+    if kind == "classification":
         check_balanced_model(algorithm)
     elif kind.startswith("transform"):
         is_sparse = algorithm.flags.output == "sparse"

@@ -54,5 +54,5 @@ def test_folder_created_first_by_another_user_is_refused() -> None:
         run_as_other_user("import sys, os", body, folder, link)
         assert folder.stat().st_uid == NOBODY
         for path in (folder, link):
-            with pytest.raises(PermissionError, match="another user"):
+            with pytest.raises(PermissionError, match="your own folder"):
                 make_own(path)
