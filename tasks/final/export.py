@@ -235,7 +235,7 @@ def skops_file(model: Any) -> ModelFile:
     except ImportError as error:
         raise BadInput(
             "skops' format needs skops, which is not installed",
-            remedy=f"pip install 'prefect-tune[skops]', or {_REMEDY}",
+            remedy=f"pip install skops, or {_REMEDY}",
         ) from error
     try:
         data: bytes = skops.io.dumps(model)
