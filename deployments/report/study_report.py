@@ -268,9 +268,10 @@ def trade_offs_of(views: Sequence[TrialView]) -> pd.DataFrame:
         if isfinite(value)
     ]
     found = _frame(rows, quantity="str", trial="int64", loss="float64", value="float64")
-    found = found.sort_values(["loss", "value"], ignore_index=True)
     sign = np.where(found["quantity"].map(is_at_least).astype(bool), -1.0, 1.0)
-    cost = found["value"] * sign
+    found["cost"] = found["value"] * sign
+    found = found.sort_values(["loss", "cost"], ignore_index=True)
+    cost = found.pop("cost")
     least = cost.groupby(found["quantity"]).cummin()
     before = least.groupby(found["quantity"]).shift(fill_value=inf)
     return found.assign(is_best=cost < before)

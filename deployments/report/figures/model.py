@@ -29,8 +29,8 @@ from prefect_tune.flows.wording.text import LossWords, counted
 from prefect_tune.tasks.final.figures import FEWEST_ROWS
 
 _MOST_CODES, _MOST_COLUMNS = 20, 4
-_NO_EFFECT = 5e-5
-"""Rise of the loss below which a column gets no line."""
+_NO_EFFECT = 1e-3
+"""Share of the largest rise of the loss; a column that raises the loss less gets no line."""
 _UNEQUAL = 1.2
 """Ratio of the rows of two classes from which weighting them shifts probabilities."""
 _SHARES = {"range": [-0.02, 1.02], "tickformat": ".0%"}
@@ -159,7 +159,8 @@ def uses_section(report: StudyReport) -> Iterator[Section]:
         yield Section("uses", title, f"The effects of {what}s could not be measured: {why}.")
         return
     effects = model.tables["effects"]
-    n_measured, effects = effects["code"].nunique(), effects[effects["strength"] > _NO_EFFECT]
+    least = _NO_EFFECT * max(effects["strength"].max(), 0.0)
+    n_measured, effects = effects["code"].nunique(), effects[effects["strength"] > least]
     if effects.empty:
         yield Section("uses", title, f"No single {what} affects the score of the model.")
         return

@@ -38,6 +38,7 @@ PROBLEM = Problem(
 )
 PLAN = plan(problem=PROBLEM, chance_loss=50.0)
 PART = {"fidelity": {"folds": 1}}
+IMPACT = "disparate_impact(g)"  # more is better
 
 
 def query(seed: int, **fidelity: Any) -> Query:
@@ -140,16 +141,17 @@ def test_saved_seconds_are_equal_in_report_show_and_running_study(
 def test_trade_off_has_the_undominated_full_trials() -> None:
     pairs = [(1, 5), (2, 3), (2, 4), (3, 3), (4, 1), (4, 1), (5, 0)]
     trials = [
-        ended(n, float(loss), seed=0, constraints={"latency_us": float(value)})
+        ended(n, float(loss), seed=0, constraints={"latency_us": value, IMPACT: -value})
         for n, (loss, value) in enumerate(pairs)
     ]
     trials.append(ended(len(pairs), -1.0, constraints={"latency_us": float("nan")}))
     trials.append(ended(len(pairs) + 1, -1.0, constraints={"latency_us": -1.0}, **PART))
     found = trade_offs_of([TrialView(trial.to_json()) for trial in trials])
-    assert set(found["quantity"]) == {"latency_us", COST}
-    is_front = found["is_best"] & (found["quantity"] == "latency_us")
-    front = {pairs[trial] for trial in found[is_front]["trial"]}
-    assert front == {(1, 5), (2, 3), (4, 1), (5, 0)}
+    assert set(found["quantity"]) == {"latency_us", IMPACT, COST}
+    for quantity in ("latency_us", IMPACT):
+        is_front = found["is_best"] & (found["quantity"] == quantity)
+        front = [pairs[trial] for trial in found[is_front]["trial"]]
+        assert front == [(1, 5), (2, 3), (4, 1), (5, 0)]
 
 
 def test_study_without_ended_trials_has_empty_tables(tmp_path) -> None:
