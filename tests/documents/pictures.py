@@ -74,7 +74,8 @@ def take_prefect(page: Page, home: Path) -> None:
         page.keyboard.press("ArrowDown")  # opens the list
         page.get_by_text(wanted, exact=True).last.click()
         page.get_by_text("Flow", exact=True).click()  # closes the list
-    expect(page.get_by_text("Cancelling", exact=True)).to_be_hidden()
+    for text in ("All run states", "Cancelling"):
+        expect(page.get_by_text(text, exact=True)).to_be_hidden()
     page.wait_for_timeout(5_000)  # the graph draws itself
     taken = page.screenshot(clip=FloatRect(x=256, y=0, width=WIDTH - 256, height=HEIGHT))
     save("prefect-flow-run.png", taken, page.evaluate(SEEN, "a[href*=task-run]"))

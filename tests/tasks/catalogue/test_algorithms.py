@@ -142,8 +142,8 @@ def check_flags(kind: str, algorithm: Algorithm) -> None:
     seeds = {v for k, v in estimator.get_params().items() if k.endswith("random_state")}
     assert (3 in seeds) == algorithm.flags.stochastic
     weights = algorithm.flags.weights
-    if kind != "classes":
-        assert kind != "numbers" or weights == "none"
+    if kind != "classification":
+        assert kind != "regression" or weights == "none"
         return
     can = {
         "class_weight": any(k.endswith("class_weight") for k in estimator.get_params()),
@@ -178,9 +178,9 @@ def check_balanced_model(algorithm: Algorithm) -> None:
     of_classes = compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y)
     weights = dict(zip("ab", of_classes, strict=True))
     choice = default(algorithm)
-    came = run("classes", algorithm, choice, data, balanced=True)
+    came = run("classification", algorithm, choice, data, balanced=True)
     if algorithm.flags.weights == "none":
-        assert bytes_of(run("classes", algorithm, choice, data)) == bytes_of(came)
+        assert bytes_of(run("classification", algorithm, choice, data)) == bytes_of(came)
         return
     how = recipe(algorithm, choice, MatrixSummary.of(data.train), balanced=False)
     by_hand, prefix = build(how, 7), "estimator__" if how.repairs else ""
