@@ -15,8 +15,8 @@ from prefect_tune.storage.artifacts import ArtifactStore
 def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
     """Return the finished trials in order, as scikit-learn's `cv_results_`.
 
-    Scores are those of the metric; larger is better. Failed trials and skipped folds have a score
-    of nan. `rank_test_score` ranks full evaluations first, then partial evaluations (see
+    A larger score of the metric is better. Failed trials and skipped folds have a score of nan.
+    `rank_test_score` ranks full evaluations first, then partial evaluations (see
     `fidelity`), then failed trials.
     """
     opened = open_study(store, study)

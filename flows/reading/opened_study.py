@@ -150,8 +150,8 @@ def open_study(store: ArtifactStore, name: str) -> OpenedStudy:
 def params_of(configuration: Mapping[str, Any], space: "Space | None" = None) -> dict[str, Any]:
     """Return a configuration as flat parameters in scikit-learn's style.
 
-    If the `space` is given, values are those of the space. Otherwise, values that JSON does not
-    have are given as code.
+    If the `space` is given, values have the types of the space. Otherwise, values that JSON cannot
+    hold are given as code.
 
     >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
     {'fit model': 'svc', 'fit model__C': 2.0}

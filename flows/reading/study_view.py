@@ -78,7 +78,7 @@ class SeriesPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyView(ModelFacts):
-    """A study and its final model; the fields are those of `show --json`.
+    """A study and its final model; `show --json` prints the same fields.
 
     Attributes:
         data: The data, as given.

@@ -28,7 +28,7 @@ _MOVED_ON = frozenset({StateType.SCHEDULED, StateType.PENDING, StateType.CANCELL
 
 
 class RunRequests:
-    """The last known state of a flow run; if the server does not answer, the study goes on."""
+    """State of a flow run when the server last answered; without an answer, the study goes on."""
 
     def __init__(self) -> None:
         self._state: State[Any] | None = None

@@ -195,7 +195,7 @@ def _step_times(report: StudyReport) -> Iterator[Part]:
     drawn = bars(seconds, "step", x="seconds", color="kind")
     texts: Texts = dict.fromkeys(("made_seconds", "load_seconds"), format_seconds)
     texts = {**texts, "saved_seconds": saved_text}
-    note = "Saved seconds are those of repeating a step that the cache served."
+    note = "A saved second is a second that repeating the step would have taken."
     yield Figure("Seconds by step, all trials together", drawn, 120 + 32 * len(times), note)
     yield Table.of("Steps of all folds of all trials", times, texts)
 
