@@ -165,7 +165,7 @@ def _dotted_name(value: Any) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most similar to `name`; None if no name is similar.
 
-    >>> nearest("standardise", ["standardize", "minmax"])
+    >>> nearest("standardize", ["standardize", "minmax"])
     'standardize'
     """
     lowered = {k.lower(): k for k in known}

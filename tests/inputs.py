@@ -21,13 +21,13 @@ def table(n: int = 150, seed: int = 0) -> pd.DataFrame:
     """Return numbers and categories with missing values, and a target: about 15 % error."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 3))
-    colour = rng.choice(["red", "green", "blue"], n)
-    score = x[:, 0] + 0.8 * (colour == "red") + 0.3 * rng.normal(size=n)
+    color = rng.choice(["red", "green", "blue"], n)
+    score = x[:, 0] + 0.8 * (color == "red") + 0.3 * rng.normal(size=n)
     frame = pd.DataFrame(x, columns=["a", "b", "c"]).assign(
-        count=rng.integers(0, 9, n), colour=colour, target=np.where(score > 0.3, "yes", "no")
+        count=rng.integers(0, 9, n), color=color, target=np.where(score > 0.3, "yes", "no")
     )
     frame.loc[rng.choice(n, n // 10, replace=False), "b"] = np.nan
-    frame.loc[rng.choice(n, n // 10, replace=False), "colour"] = None
+    frame.loc[rng.choice(n, n // 10, replace=False), "color"] = None
     return frame
 
 

@@ -136,7 +136,7 @@ CLASSES = (
     seeded("boosting", "sklearn.ensemble.GradientBoostingClassifier", n_estimators=20),
     seeded("histograms", "sklearn.ensemble.HistGradientBoostingClassifier", max_iter=10),
     seeded("forest", "sklearn.ensemble.RandomForestClassifier", n_estimators=15),
-    Algorithm(id="neighbours", estimator="sklearn.neighbors.KNeighborsClassifier"),
+    Algorithm(id="neighbors", estimator="sklearn.neighbors.KNeighborsClassifier"),
 )
 NUMBERS = (
     seeded("growing", NETWORK, learning_rate_init=1.0, batch_size=1000, **GROWING),

@@ -173,7 +173,7 @@ def events_space(*more: Algorithm) -> Space:
         algorithm("svm", strength, kind="linear"),
         algorithm("forest", depth, kind="trees"),
         algorithm("boosting", depth, kind="boosted_trees"),
-        algorithm("neighbours", Integer("n", (1, 50), log=True, default=7)),
+        algorithm("neighbors", Integer("n", (1, 50), log=True, default=7)),
     )
     return Space(
         "events",

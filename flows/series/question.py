@@ -132,14 +132,14 @@ def changes_between(old: Dataset, new: Dataset) -> Changes:
     has_key = old.groups is None and old.ids is not None
     common = () if has_key else common_columns(old, new)
     settled = settled_columns(old, new, common)
-    added, removed, relabelled = _row_changes(old, new, settled)
+    added, removed, relabeled = _row_changes(old, new, settled)
     columns = _column_names(old), _column_names(new)
     classes = [{label_text(label) for label in dataset.classes} for dataset in (old, new)]
     differing = [name.removesuffix(".days") for name in common if name not in settled]
     return Changes(
         rows_added=added,
         rows_removed=removed,
-        targets_changed=relabelled,
+        targets_changed=relabeled,
         columns_added=len(columns[1] - columns[0]),
         columns_removed=len(columns[0] - columns[1]),
         classes_added=len(classes[1] - classes[0]),
@@ -176,15 +176,15 @@ def _row_changes(old: Dataset, new: Dataset, columns: Sequence[str]) -> tuple[in
     else:
         return len(new), len(old), 0
     added, removed = _differences(*both)
-    labelled = []
+    labeled = []
     for rows, dataset in zip(both, (old, new), strict=True):
         targets = pd.Series(dataset.y)
         if dataset.classes:  # two data sets may number classes differently
             names = pd.Index([label_text(label) for label in dataset.classes])
             codes = dataset.y.astype(np.intp)
             targets = pd.Series(pd.Categorical.from_codes(codes, names))
-        labelled.append(rows ^ value_bits(targets))
-    return added, removed, _differences(*labelled)[0] - added
+        labeled.append(rows ^ value_bits(targets))
+    return added, removed, _differences(*labeled)[0] - added
 
 
 def _differences(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> tuple[int, int]:

@@ -3,8 +3,8 @@
 Algorithm 1, the brackets, is `Hyperband`. Algorithm 2, how one configuration is drawn:
 
     if rand() < rho, return a random one        Bohb.begin
-    b, the largest budget with enough results   Bohb.modelled, with failed runs among the bad
-    eq. 2 and 3: l of the good, g of the bad    Bohb.modelled, KernelDensity.fit
+    b, the largest budget with enough results   Bohb.modeled, with failed runs among the bad
+    eq. 2 and 3: l of the good, g of the bad    Bohb.modeled, KernelDensity.fit
     draw N_s samples from l', of widths b_w     Bohb.near, KernelDensity.sample
     return the sample of largest l(x) / g(x)    Bohb._by_model, KernelDensity.log_density
 
@@ -106,10 +106,10 @@ class KernelDensity:
             leaves = is_prior | (rng.random(n) < widening * self.leaving[k])
             algorithms[leaves, k] = rng.integers(n_algorithms, size=int(leaves.sum()))
         uniform, v = rng.random((2, n, len(self.widths)))
-        centres, widths = self.points.units[rows], widening * self.widths
-        low, high = ndtr(-centres / widths), ndtr((1 - centres) / widths)
-        of_number = np.clip(centres + widths * ndtri(low + v * (high - low)), 0.0, 1.0)
-        of_category = np.where(v < widths, uniform, centres)
+        centers, widths = self.points.units[rows], widening * self.widths
+        low, high = ndtr(-centers / widths), ndtr((1 - centers) / widths)
+        of_number = np.clip(centers + widths * ndtri(low + v * (high - low)), 0.0, 1.0)
+        of_category = np.where(v < widths, uniform, centers)
         near = np.where(self.space.sizes > 0, of_category, of_number)
         units = np.where(self.active[rows] & ~is_prior[:, None], near, uniform)
         algorithms = self.space.canonical_paths(algorithms)
@@ -120,13 +120,13 @@ class KernelDensity:
         return [len(allowed) for allowed in self.space.allowed]
 
     def _log_of_values(self, units: Array) -> Array:
-        centres = self.points.units[None, :, :]
-        distances = (units[:, None, :] - centres) / self.widths
-        mass = ndtr((1 - centres) / self.widths) - ndtr(-centres / self.widths)
+        centers = self.points.units[None, :, :]
+        distances = (units[:, None, :] - centers) / self.widths
+        mass = ndtr((1 - centers) / self.widths) - ndtr(-centers / self.widths)
         of_number = -0.5 * distances**2 - np.log(self.widths * mass * np.sqrt(2 * np.pi))
         sizes = np.maximum(self.space.sizes, 2)
         leaving = np.minimum(self.widths, 1 - 1 / sizes)
-        of_category = _log_of_choice(units[:, None, :] == centres, leaving, sizes)
+        of_category = _log_of_choice(units[:, None, :] == centers, leaving, sizes)
         return np.where(self.space.sizes > 1, of_category, of_number)
 
 
@@ -174,7 +174,7 @@ class Bohb(Hyperband):
         return proposed
 
     @property
-    def modelled(self) -> tuple[list[Trial], list[Trial]] | None:
+    def modeled(self) -> tuple[list[Trial], list[Trial]] | None:
         """Good and bad results on the highest rung with enough results; None without such a rung.
 
         The number of results, without failed trials, must exceed the largest dimension of a
@@ -196,7 +196,7 @@ class Bohb(Hyperband):
         return good.sample(N_SAMPLES, WIDENING, rng)
 
     def _by_model(self, rng: Generator) -> Configuration | None:
-        if (split := self.modelled) is None:
+        if (split := self.modeled) is None:
             return None
         good, bad = (
             KernelDensity.fit(

@@ -25,7 +25,7 @@ from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.declarations import JOPT, RANDOM_SEARCH
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.search.improvement import AugmentedImprovement
-from prefect_tune.optimizers.search.maximise import Fitted, GaussianSearch, maximise
+from prefect_tune.optimizers.search.maximize import Fitted, GaussianSearch, maximize
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.vectors import Array
@@ -83,7 +83,7 @@ class Jopt(Optimizer):
             process.of_target(number), float(mine.min()), 0.0, np.zeros(0)
         )
         best_first = observed[np.argsort(mine, kind="stable")]
-        ranked = maximise(acquisition, search.inputs, best_first, rng, penalty=mean)
+        ranked = maximize(acquisition, search.inputs, best_first, rng, penalty=mean)
         for configuration in search.candidates.new_configurations(ranked, asked):
             self._because = Reason("expected improvement", self._why(number))
             return configuration

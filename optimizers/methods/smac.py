@@ -37,7 +37,7 @@ from prefect_tune.optimizers.search.improvement import (
 from prefect_tune.optimizers.space.configuration import Query, default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, neighbours
+from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, neighbors
 from prefect_tune.optimizers.trials.history import History, imputed_losses, log_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 
@@ -177,7 +177,7 @@ class ForestSearch:
         """
         visited, visited_scores = points, scores
         for _ in range(_N_CLIMBS):
-            near, origin = neighbours(self.candidates, points, _N_NEIGHBOURS, rng)
+            near, origin = neighbors(self.candidates, points, _N_NEIGHBOURS, rng)
             if not len(near):
                 break
             near_scores = score(near)

@@ -41,12 +41,12 @@ class GaussianProcess:
         noise: Noise with q parameters.
         theta: Parameters of the kernel and of the noise, shape (p + q,).
         inputs: Inputs of the n observations, shape (n, d).
-        standardised: (targets - mean - offset) / scale, shape (n, t).
+        standardized: (targets - mean - offset) / scale, shape (n, t).
         offset: Mean of each target, shape (t,); 0 with a given mean.
         scale: Divisor of each target, shape (t,).
         mean: Given prior mean; None for a constant by generalized least squares.
         factor: L with LL' = K + noise, lower triangular, shape (n, n).
-        whitened: L^-1 [1, standardised], shape (n, 1 + t).
+        whitened: L^-1 [1, standardized], shape (n, 1 + t).
         is_single: Whether the targets were given as a vector. If so, predictions are vectors, too.
     """
 
@@ -54,7 +54,7 @@ class GaussianProcess:
     noise: Noise
     theta: Array
     inputs: Array
-    standardised: Array
+    standardized: Array
     offset: Array
     scale: Array
     mean: Mean
@@ -98,11 +98,11 @@ class GaussianProcess:
         parameters = (*kernel.parameters, *noise.parameters)
         first = np.array([p.start for p in parameters]) if warm_start is None else warm_start
         prior = cls.given(kernel, first, inputs, targets, mean=mean, noise=noise, scale=scale)
-        if not prior.standardised.any():
+        if not prior.standardized.any():
             return prior
         drawn = [[p.draw(rng) for p in parameters] for _ in range(n_restarts)]
         bounds = [(p.lower, p.upper) for p in parameters]
-        X, Z = prior.inputs, prior.standardised
+        X, Z = prior.inputs, prior.standardized
 
         def objective(theta: Array) -> tuple[float, Array]:
             value, gradient = log_posterior(
@@ -143,18 +143,18 @@ class GaussianProcess:
         is_spread = scales > ROUNDING * np.abs(columns).max(axis=0)
         scales = np.where(is_spread, scales, 1.0)
         flat = 0.0 if mean is None else columns
-        standardised = np.where(is_spread, (columns - offset) / scales, flat)
+        standardized = np.where(is_spread, (columns - offset) / scales, flat)
         p = len(kernel.parameters)
         K = kernel.covariance(theta[:p], inputs, inputs)
         factor = cholesky(K, noise.variance(theta[p:], inputs))
-        sides = np.column_stack([np.ones(len(inputs)), standardised])
+        sides = np.column_stack([np.ones(len(inputs)), standardized])
         whitened = solve_triangular(factor, sides)
         return cls(
             kernel=kernel,
             noise=noise,
             theta=np.asarray(theta, dtype=np.float64),
             inputs=inputs,
-            standardised=standardised,
+            standardized=standardized,
             offset=offset,
             scale=scales,
             mean=mean,
@@ -177,15 +177,15 @@ class GaussianProcess:
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self.half(inputs)
         prior = self.kernel.covariance(self.kernel_theta, inputs, inputs)
-        constant, centred = self.centred()
-        mean = constant + half.T @ centred + (self.offset + _given(self.mean, inputs)) / self.scale
+        constant, centered = self.centered()
+        mean = constant + half.T @ centered + (self.offset + _given(self.mean, inputs)) / self.scale
         return mean, prior - half.T @ half
 
     def of_target(self, number: int) -> Self:
         """Return the process of target `number` alone, with the same theta and factorization."""
         return replace(
             self,
-            standardised=self.standardised[:, [number]],
+            standardized=self.standardized[:, [number]],
             offset=self.offset[[number]],
             scale=self.scale[[number]],
             whitened=self.whitened[:, [0, 1 + number]],
@@ -199,18 +199,18 @@ class GaussianProcess:
         process = self
         for row in np.asarray(inputs, dtype=np.float64)[:, None]:
             half = process.half(row)
-            constant, centred = process.centred()
-            standardised = constant + half.T @ centred
+            constant, centered = process.centered()
+            standardized = constant + half.T @ centered
             corner = process.kernel.covariance(process.kernel_theta, row, row) - half.T @ half
             root = np.tril(cholesky(corner, process.noise_variance(row)))
             n = len(process.inputs)
             factor = np.zeros((n + 1, n + 1), order="F")
             factor[:n, :n], factor[n:, :n], factor[n:, n:] = process.factor, half.T, root
-            sides = np.column_stack([np.ones(1), standardised]) - half.T @ process.whitened
+            sides = np.column_stack([np.ones(1), standardized]) - half.T @ process.whitened
             process = replace(
                 process,
                 inputs=np.vstack([process.inputs, row]),
-                standardised=np.vstack([process.standardised, standardised]),
+                standardized=np.vstack([process.standardized, standardized]),
                 factor=factor,
                 whitened=np.vstack([process.whitened, solve_triangular(root, sides)]),
             )
@@ -220,8 +220,8 @@ class GaussianProcess:
         """Return means and standard deviations without noise, shape (m,) or (m, t) each."""
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self.half(inputs)
-        constant, centred = self.centred()
-        latent, variance = constant + half.T @ centred, self._floored(half, inputs)
+        constant, centered = self.centered()
+        latent, variance = constant + half.T @ centered, self._floored(half, inputs)
         mean = self.offset + self.scale * latent + _given(self.mean, inputs)
         deviation = self.scale * np.sqrt(variance)[:, None]
         return (mean[:, 0], deviation[:, 0]) if self.is_single else (mean, deviation)
@@ -234,8 +234,8 @@ class GaussianProcess:
         """
         K, pull = self.kernel.input_pullback(self.kernel_theta, inputs, self.inputs)
         half = solve_triangular(self.factor, K.T)
-        constant, centred = self.centred()
-        weights = solve_triangular(self.factor, centred, transposed=True)
+        constant, centered = self.centered()
+        weights = solve_triangular(self.factor, centered, transposed=True)
         variance = self._floored(half, inputs)
         solved = solve_triangular(self.factor, half, transposed=True)
         mean = self.offset + self.scale * (constant + K @ weights) + _given(self.mean, inputs)
@@ -259,16 +259,16 @@ class GaussianProcess:
         prior = self.kernel.variance(self.kernel_theta, inputs)
         return np.maximum(prior - np.einsum("ij,ij->j", half, half), ROUNDING * prior)
 
-    def centred(self) -> tuple[Array, Array]:
-        """Return the constant mean, shape (t,), and L^-1 (standardised - constant), (n, t).
+    def centered(self) -> tuple[Array, Array]:
+        """Return the constant mean, shape (t,), and L^-1 (standardized - constant), (n, t).
 
         The constant of each target y is 1'K^-1 y / 1'K^-1 1 (generalized least squares).
         """
-        ones, standardised = self.whitened[:, 0], self.whitened[:, 1:]
+        ones, standardized = self.whitened[:, 0], self.whitened[:, 1:]
         constant = np.zeros(len(self.scale))
         if self.mean is None:
-            constant = ones @ standardised / (ones @ ones)
-        return constant, standardised - self.whitened[:, :1] * constant
+            constant = ones @ standardized / (ones @ ones)
+        return constant, standardized - self.whitened[:, :1] * constant
 
 
 def _given(mean: Mean, inputs: Array) -> Array | float:

@@ -96,17 +96,17 @@ def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> 
             if variance <= ROUNDING or 1 - old * variance <= ROUNDING:
                 continue
             of_cavity = variance / (1 - old * variance)
-            centre = of_cavity * (float(mu[i]) / variance - old_shift)
+            center = of_cavity * (float(mu[i]) / variance - old_shift)
             total = of_cavity + noise
-            z = centre / sqrt(total)
+            z = center / sqrt(total)
             new = new_shift = 0.0
             if z <= _SATISFIED:
-                # The site times N(centre, of_cavity) has the moments of the truncated distribution.
+                # The site times N(center, of_cavity) has the moments of the truncated distribution.
                 ratio, left = truncation_ratio(z)
                 gain, kappa = ratio / sqrt(total), (1 - left) / total
                 # 1 - kappa of_cavity, written without a difference that cancels.
                 left = max(left + (1 - left) * noise / total, ROUNDING)
-                new, new_shift = max(kappa / left, 0.0), (gain + kappa * centre) / left
+                new, new_shift = max(kappa / left, 0.0), (gain + kappa * center) / left
             d, e = new - old, new_shift - old_shift
             shrinkage = 1 + d * variance
             if (d == 0.0 and e == 0.0) or shrinkage <= ROUNDING:
@@ -218,7 +218,7 @@ class MonotoneProcess:
         kernel, theta = _kernel_of(self.process), self.process.kernel_theta
         known = kernel.slope_covariance(theta, self.process.inputs, more)
         half = solve_triangular(self.process.factor, known)
-        mean = half.T @ self.process.centred()[1][:, 0]
+        mean = half.T @ self.process.centered()[1][:, 0]
         across = kernel.slope_slope_covariance(theta, more, self.sites) - half.T @ self.half_slopes
         within = kernel.slope_slope_covariance(theta, more, more) - half.T @ half
         # The new slopes are conditioned on the present sites.
@@ -269,8 +269,8 @@ class MonotoneProcess:
         kernel, theta = _kernel_of(self.process), self.process.kernel_theta
         half = self.process.half(inputs)
         with_slopes = kernel.slope_covariance(theta, inputs, self.sites) - half.T @ self.half_slopes
-        constant, centred = self.process.centred()
-        latent = constant + half.T @ centred[:, 0] + with_slopes @ self.weights
+        constant, centered = self.process.centered()
+        latent = constant + half.T @ centered[:, 0] + with_slopes @ self.weights
         given = self.process.mean if isinstance(self.process.mean, int | float) else 0.0
         mean = self.process.offset + self.scale * latent + given
         return mean, np.vstack([half, self._whitened(with_slopes)])

@@ -66,9 +66,9 @@ class PathLinear:
         if has_intercept:
             offset = np.average(paths, axis=0, weights=weights)
         level = float(np.average(targets, weights=weights)) if has_intercept else 0.0
-        centred, scaled = root * (paths - offset), root * paths
+        centered, scaled = root * (paths - offset), root * paths
         residuals = root[:, 0] * (targets - level)
-        beta = np.linalg.solve(centred.T @ centred + identity, centred.T @ residuals)
+        beta = np.linalg.solve(centered.T @ centered + identity, centered.T @ residuals)
         intercept = level - float(offset @ beta)
         errors = intercept + paths @ beta - targets
         spread = (errors - np.average(errors, weights=weights)) ** 2

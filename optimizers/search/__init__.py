@@ -2,5 +2,5 @@
 
 `improvement` has expected improvement in four forms: plain, for log losses, with penalties and
 constraints, and jointly for several candidates. `entropy` has the information gained about the
-minimizer. `maximise` finds the best candidates.
+minimizer. `maximize` finds the best candidates.
 """

@@ -43,7 +43,7 @@ def whitened_normals(n_points: int, n_draws: int, rng: Generator) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Minimiser:
+class Minimizer:
     """Joint draws of R representers' losses, and the minimizer of each draw.
 
     Attributes:
@@ -114,13 +114,13 @@ def choose_representers(
 _SHRINKAGE = 4.0
 
 
-def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise: Array) -> Array:
+def information_gain(minimizer: Minimizer, latents: Latents, basis: Array, noise: Array) -> Array:
     """Return the gain of C candidates at M fidelities in nats, shape (C, M).
 
     Apart from the noise of the draws, the gain lies between 0 and log(Var(y) / noise) / 2.
 
     Args:
-        minimiser: Draws of the representers.
+        minimizer: Draws of the representers.
         latents: Latents of the candidates.
         basis: phi(s) of the fidelities, shape (M, r).
         noise: Positive variance sigma^2(s) of an evaluation's noise, shape (M,).
@@ -128,7 +128,7 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
     n, r = latents.mean.shape
     # P_a = L_V^-1 B_a, one column for each latent a of each candidate.
     sides = latents.cross.transpose(1, 0, 2).reshape(r * n, -1).T
-    P = solve_triangular(minimiser.factor, sides)
+    P = solve_triangular(minimizer.factor, sides)
     # phi'A phi of symmetric A is a sum over its upper triangle, where a != b counts twice.
     a, b = np.triu_indices(r)
     weights = np.where(a == b, 1.0, 2.0) * basis[:, a] * basis[:, b]
@@ -138,11 +138,11 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
     # Even if all representers are known, Var(y) is at least the noise, except for rounding.
     rest = np.maximum(variance - weights @ known, noise[:, None])
     # Cov(E_a, E_b | I=i) of E = U'P, for a <= b and winners i.
-    draws = len(minimiser.winners)
-    counts = np.bincount(minimiser.winners)
+    draws = len(minimizer.winners)
+    counts = np.bincount(minimizer.winners)
     counts = counts[counts > 0]
     starts = np.cumsum(counts) - counts
-    ordered = minimiser.normals[:, np.argsort(minimiser.winners, kind="stable")]
+    ordered = minimizer.normals[:, np.argsort(minimizer.winners, kind="stable")]
     E = (P.T @ ordered).reshape(r, -1, draws)
     sums = (P.T @ np.add.reduceat(ordered, starts, axis=1)).reshape(r, -1, len(counts))
     scatter = [
@@ -157,7 +157,7 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
     return 0.5 * (np.log(variance) - np.log(left) @ (counts / draws)).T
 
 
-def divergence_from_uniform(minimiser: Minimiser, gain: Array) -> Array:
+def divergence_from_uniform(minimizer: Minimizer, gain: Array) -> Array:
     """Return E_y KL(p_min after y | uniform) = ln R - H + gain, in nats (Klein et al., eq. 7)."""
-    constant = float(np.log(len(minimiser.mean))) - minimiser.entropy
+    constant = float(np.log(len(minimizer.mean))) - minimizer.entropy
     return constant + gain

@@ -406,7 +406,7 @@ class CandidateSpace(Encoding):
         return [ids.index(a) for ids, a in zip(self._ids, path, strict=True)]
 
 
-def neighbours(
+def neighbors(
     space: CandidateSpace, candidates: Candidates, n: int, rng: Generator, deviation: float = 0.2
 ) -> tuple[Candidates, NDArray[np.intp]]:
     """Return up to n neighbors of each candidate, and the row of the origin of each neighbor.

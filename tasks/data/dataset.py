@@ -411,7 +411,7 @@ def _mixed(bits: Hashes) -> Hashes:
     return bits ^ (bits >> np.uint64(31))
 
 
-def labelled_ids(dataset: Dataset, precision: int | None) -> Hashes:
+def labeled_ids(dataset: Dataset, precision: int | None) -> Hashes:
     """Return a hash of each row's features and label, shape (n,); see `content_ids`."""
     names = map(str, dataset.X.columns) if isinstance(dataset.X, pd.DataFrame) else ()
     return content_ids(dataset, names, precision) ^ value_bits(pd.Series(dataset.y), precision)

@@ -25,7 +25,7 @@ from prefect_tune.tasks.data.event_tables import (
 )
 from prefect_tune.tasks.data.events import EventRows, as_ids, like_ids
 from prefect_tune.tasks.data.files import NOTES, joined, read_table
-from prefect_tune.tasks.data.formats.format import FORMATS, Format, Given, recognise
+from prefect_tune.tasks.data.formats.format import FORMATS, Format, Given, recognize
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.data.tables import (
@@ -100,7 +100,7 @@ def _held_out(
 def explained_labels(source: Source) -> pd.DataFrame:
     """Return the labels that cannot be right (see `label_faults`); `BadInput` for tables."""
     location = Location.at(source.data, source.gaps)
-    found = recognise(Given(location, source.target, source.labels), source.format)
+    found = recognize(Given(location, source.target, source.labels), source.format)
     if found.kind != "events" or source.labels is None:
         raise BadInput(f"--explain-labels needs events and --labels; {source.data} has none")
     rows, target, _ = _labels(source, source.labels)
@@ -272,7 +272,7 @@ def read_source(source: Source) -> Dataset:
         frame = bundled_table(name)
         return table_dataset(replace(source, target=source.target or "target"), name, frame)
     location = Location.at(source.data, source.gaps)
-    found = recognise(Given(location, source.target, source.labels), source.format)
+    found = recognize(Given(location, source.target, source.labels), source.format)
     if found.kind == "events":
         return read_events_source(source, found, location)
     location = replace(location, decimal=source.decimal_mark)
@@ -322,7 +322,7 @@ def read_features(
             f"{data} holds events, so name the patients and times to predict with --labels FILE "
             "(columns patient and prediction time)"
         )
-    found = recognise(Given(location, labels=labels), chosen)
+    found = recognize(Given(location, labels=labels), chosen)
     if found.kind == "table":
         raise BadInput(f"{data} is read as a table, but the model takes events")
     rows, notes = read_event_rows(data, labels, found, location, training.X)
@@ -378,8 +378,8 @@ def label_faults(X: EventRows, target: pd.Series) -> pd.DataFrame:
         "after the death of their patient": times > _first_times(X, patients, "MEDS_DEATH"),
         "in the future": is_future,
     }
-    labelled = rows.assign(label=target)
-    parts = [labelled[is_faulty].assign(fault=fault) for fault, is_faulty in found.items()]
+    labeled = rows.assign(label=target)
+    parts = [labeled[is_faulty].assign(fault=fault) for fault, is_faulty in found.items()]
     return pd.concat(parts)
 
 

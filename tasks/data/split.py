@@ -40,7 +40,7 @@ from prefect_tune.tasks.data.dataset import (
     Dataset,
     Hashes,
     column_hashes,
-    labelled_ids,
+    labeled_ids,
     value_bits,
 )
 
@@ -99,7 +99,7 @@ def copied_rows(dataset: Dataset) -> Rows | None:
     """
     if not isinstance(dataset.X, pd.DataFrame):
         return None
-    ids = labelled_ids(dataset, None)
+    ids = labeled_ids(dataset, None)
     if dataset.is_test is not None:
         ids = ids * np.uint64(2) + dataset.is_test.astype(np.uint64)
     _, first, number, counts = np.unique(
@@ -130,7 +130,7 @@ def equal_test_rows(
         return None
     is_equal = np.zeros(len(dataset), dtype=bool)
     for precision in (SINGLE, SIX_DIGITS):  # float32 and float64 may round to different digits
-        ids = labelled_ids(dataset, precision)
+        ids = labeled_ids(dataset, precision)
         is_equal |= is_test & np.isin(ids, ids[is_training])
     if not (n_equal := int(is_equal.sum())):
         return None

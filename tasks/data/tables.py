@@ -27,7 +27,7 @@ from prefect_tune.tasks.data.files import (
     need_scalars,
     with_flat_names,
 )
-from prefect_tune.tasks.data.formats.format import FORMATS, Given, recognise
+from prefect_tune.tasks.data.formats.format import FORMATS, Given, recognize
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.notation import (
     DECIMAL,
@@ -102,7 +102,7 @@ def read_frame(
     if chosen is not None and FORMATS.named(chosen).kind != "table":
         chosen = None
     location = replace(Location.at(url, gaps), decimal=decimal)
-    found = recognise(Given(location), chosen, "table")
+    found = recognize(Given(location), chosen, "table")
     return joined(found.frames(location, texts))
 
 

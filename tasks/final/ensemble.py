@@ -408,7 +408,7 @@ class _Ensemble(BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit a clone of each member; may raise `ValueError` for wrong weights or targets."""
-        _normalised(self.weights, len(self.members))
+        _normalized(self.weights, len(self.members))
         target = y if y is None else column_or_1d(y, warn=True)  # warns once
         self._take([clone(member).fit(X, target) for member in self.members], ())
         return self
@@ -430,7 +430,7 @@ class _Ensemble(BaseEstimator):
         return tags
 
     def _take(self, fitted: list[Any], classes: Sequence[Any] | NDArray[Any]) -> None:  # noqa: ARG002
-        self.weights_ = _normalised(self.weights, len(fitted))
+        self.weights_ = _normalized(self.weights, len(fitted))
         self.members_ = fitted
 
 
@@ -498,7 +498,7 @@ class NumberEnsemble(RegressorMixin, _Ensemble):
         return self.weights_ @ np.array(numbers)
 
 
-def _normalised(weights: Sequence[float] | None, n_members: int) -> NDArray[np.float64]:
+def _normalized(weights: Sequence[float] | None, n_members: int) -> NDArray[np.float64]:
     """Return weights that sum to 1, shape (k,); `ValueError` if given weights are not usable."""
     if not n_members:
         raise ValueError("an ensemble needs at least one member; got none")

@@ -187,10 +187,10 @@ def _correlations(matrix: Any, scores: Array) -> Array:
     else:
         logs = np.log1p(logs) * np.sign(matrix)
         squares = logs * logs
-    centred = (ranks - ranks.mean()) / (ranks.std() or 1.0)
+    centered = (ranks - ranks.mean()) / (ranks.std() or 1.0)
     mean, square = (np.asarray(part.mean(axis=0), np.float64).ravel() for part in (logs, squares))
     spread = np.sqrt(np.maximum(square - mean * mean, 0.0))
-    made: Array = np.asarray(logs.T @ centred, dtype=np.float64) / len(ranks)
+    made: Array = np.asarray(logs.T @ centered, dtype=np.float64) / len(ranks)
     return np.divide(made, spread, out=np.zeros(len(made)), where=spread > 0)
 
 

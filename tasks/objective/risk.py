@@ -207,8 +207,8 @@ def root_squared(y: Targets, predictions: Predictions, _: int, weights: Array) -
 
 def unexplained(y: Targets, predictions: Predictions, _: int, weights: Array) -> Array:
     """Return 1 - R2 of each bootstrap: squared errors over squared distances from its mean."""
-    centred = y - y.mean()
-    spread = weights @ centred**2 - (weights @ centred) ** 2
+    centered = y - y.mean()
+    spread = weights @ centered**2 - (weights @ centered) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         return (weights @ squared(y, predictions)) / spread
 

@@ -19,7 +19,7 @@ def write_inputs(folder: Path) -> None:
     visits[:100].to_parquet(folder / "visits.parquet", index=False)
     visits[100:].to_parquet(folder / "later_visits.parquet", index=False)
     header = [f"@ATTRIBUTE {name} NUMERIC" for name in ("patient", "a", "b", "c", "count")]
-    header += ["@ATTRIBUTE colour {red,green,blue}", "@ATTRIBUTE responder {no,yes}", "@DATA"]
+    header += ["@ATTRIBUTE color {red,green,blue}", "@ATTRIBUTE responder {no,yes}", "@DATA"]
     rows = patients.to_csv(index=False, header=False, na_rep="?")
     (folder / "patients.arff").write_text("\n".join(["@RELATION patients", *header, rows]))
     write_omop_log(folder / "cdm")

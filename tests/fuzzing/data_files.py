@@ -56,8 +56,8 @@ class Damaged:
 def damaged() -> st.SearchStrategy[Damaged]:
     """Return inputs with some damage each."""
     options = {
-        "categorical": st.sampled_from((["a"], ["count"], ["colour"])),
-        "group": st.sampled_from(("count", "colour")),
+        "categorical": st.sampled_from((["a"], ["count"], ["color"])),
+        "group": st.sampled_from(("count", "color")),
         "time": st.sampled_from(("count", "a", "prediction_time")),
         "format": st.sampled_from(("table", "events")),
         "holdout": st.just(0.3),

@@ -93,7 +93,7 @@ def test_best_values_differ_by_model_family() -> None:
         for i, path in enumerate(table.paths)
     }
     trees = {"boosting": "average", "forest": "average"}
-    assert firsts == {**dict.fromkeys(("svm", "ridge", "bayes", "neighbours"), "sum"), **trees}
+    assert firsts == {**dict.fromkeys(("svm", "ridge", "bayes", "neighbors"), "sum"), **trees}
     # First runs are encoded at once as they are one by one.
     runs, features = table.first_runs()
     expected = table.candidates.encode(map(table.first_run, range(len(table))))
@@ -138,7 +138,7 @@ def test_values_are_varied_on_the_cheapest_models_of_two_families() -> None:
     whole = {s.name: [a.id for a in s.algorithms] for s in events_space().searched}
     for models, varied in (
         (["bayes", "ridge", "svm", "forest"], ["ridge", "forest"]),
-        (["neighbours", "bayes"], ["bayes"]),
+        (["neighbors", "bayes"], ["bayes"]),
     ):
         part = events_space().restricted_to(whole | {"model": models})
         assert [model for _, model in models_varied(part)] == varied

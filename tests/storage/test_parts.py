@@ -134,7 +134,7 @@ def mixed_frame() -> pd.DataFrame:
     times = pd.to_datetime(["2020-01-01", None, "2020-01-02T03:04:05.000006"], format="ISO8601")
     columns = {
         "a": [1.5, np.nan, -2.0],
-        "colour": ["red", None, "blue"],
+        "color": ["red", None, "blue"],
         "id": np.array([2**60 + 1, 2, 3]),
         "b": [0.0, -0.0, np.inf],
         "time": times,
@@ -155,12 +155,12 @@ def test_frames_are_read_back_from_parquet_and_as_views_of_arrow(n) -> None:
     for other in (back, again(frame)):
         pd.testing.assert_frame_equal(other, frame)
     raw = np.frombuffer(encoded.data, np.uint8)
-    for name in ("a", "colour", "id", "b", "time", "small") if n else ():
+    for name in ("a", "color", "id", "b", "time", "small") if n else ():
         is_categorical = isinstance(back[name].dtype, pd.CategoricalDtype)
         values = back[name].array.codes if is_categorical else back[name].to_numpy()
         assert np.shares_memory(values, raw), name
         assert not values.flags.writeable
-    assert list(frame["colour"].cat.categories) == (["blue", "red"] if n else [])
+    assert list(frame["color"].cat.categories) == (["blue", "red"] if n else [])
 
 
 def test_columns_of_one_type_form_one_matrix_in_any_order() -> None:
@@ -176,7 +176,7 @@ def test_every_arrow_and_parquet_reader_sees_missing_values(tmp_path) -> None:
     frame = mixed_frame()
     table = pa.ipc.open_file(encode(frame, mappable=True).data).read_all()
     table.validate(full=True)
-    for name in ("colour", "nothing", "time"):
+    for name in ("color", "nothing", "time"):
         assert table[name].null_count == frame[name].isna().sum() > 0, name
     read = table.to_pandas().astype({"nothing": "category"})[list(frame)]
     pd.testing.assert_frame_equal(read.astype(object), frame.astype(object))

@@ -138,7 +138,7 @@ def test_only_installed_wheels_are_identified_by_version(
     if source is not None:
         (info / "direct_url.json").write_text(json.dumps(source))
     assert names(follow("import some_dist", None)) == ["some_dist"] * is_followed
-    write(tmp_path / "mine", some_dist="")  # a neighbour of the same name is
+    write(tmp_path / "mine", some_dist="")  # a neighbor of the same name is
     assert names(follow("import some_dist", tmp_path / "mine" / "space.py")) == ["some_dist"]
 
 

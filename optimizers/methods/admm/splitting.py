@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
 from prefect_tune.optimizers.methods.flash.shared_values import SharedValues
-from prefect_tune.optimizers.search.maximise import GaussianSearch
+from prefect_tune.optimizers.search.maximize import GaussianSearch
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.vectors import Array, Encoding, Grid, grid_of, to_unit

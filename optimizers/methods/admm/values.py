@@ -11,11 +11,11 @@ from numpy.random import Generator
 from prefect_tune.optimizers.methods.admm.splitting import AdmmState, PathObservations, Positions
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
 from prefect_tune.optimizers.search.improvement import AugmentedImprovement
-from prefect_tune.optimizers.search.maximise import (
+from prefect_tune.optimizers.search.maximize import (
     Fitted,
     GaussianSearch,
     Penalty,
-    maximise,
+    maximize,
 )
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
@@ -98,7 +98,7 @@ class ThetaMin:
         if self._options.theta_solver == "trust_region":
             numbers = [observed.trials[i].number for i in rows]
             within = self._region(best_first.units[0], augmented, numbers, state)
-        ranked = maximise(acquisition, search.inputs, best_first, rng, penalty=added, within=within)
+        ranked = maximize(acquisition, search.inputs, best_first, rng, penalty=added, within=within)
         new = next(search.candidates.new_configurations(ranked, asked), None)
         return new or new_configuration(self._space, asked, rng, path)
 

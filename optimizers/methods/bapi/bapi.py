@@ -56,7 +56,7 @@ from prefect_tune.optimizers.methods.declarations import BAPI, ENDS
 from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait, all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.search.improvement import expected_improvement
-from prefect_tune.optimizers.search.maximise import pool_around
+from prefect_tune.optimizers.search.maximize import pool_around
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.vectors import Candidates

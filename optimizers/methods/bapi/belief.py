@@ -299,8 +299,8 @@ def _process(
     rng: Generator | None = None,
 ) -> GaussianProcess:
     inputs, targets = observed
-    centre = float(targets.mean()) if mean is None else mean
-    scale = max(float(np.sqrt(np.mean((targets - centre) ** 2))), TINY)
+    center = float(targets.mean()) if mean is None else mean
+    scale = max(float(np.sqrt(np.mean((targets - center) ** 2))), TINY)
     if rng is not None:
         theta = GaussianProcess.fit(
             kernel,

@@ -25,7 +25,7 @@ from prefect_tune.optimizers.models.kernels import (
     Parameter,
 )
 from prefect_tune.optimizers.models.log_posterior import log_posterior_value
-from prefect_tune.optimizers.search.maximise import is_refitted
+from prefect_tune.optimizers.search.maximize import is_refitted
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.earlier import OlderTrials
@@ -227,7 +227,7 @@ class _Regression:
         walkers = process.theta + rng.random((n_walkers, 1)) * (prior - process.theta)
 
         def log_density(theta: Array) -> float:
-            inputs, targets = process.inputs, process.standardised
+            inputs, targets = process.inputs, process.standardized
             return log_posterior_value(
                 self.kernel, theta, inputs, targets, noise=self.noise, has_constant=False
             )

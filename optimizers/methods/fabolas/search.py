@@ -19,14 +19,14 @@ from prefect_tune.optimizers.models.fidelity_kernel import latents_of
 from prefect_tune.optimizers.models.inputs import PipelineInputs
 from prefect_tune.optimizers.models.log_posterior import cholesky
 from prefect_tune.optimizers.search.entropy import (
-    Minimiser,
+    Minimizer,
     choose_representers,
     divergence_from_uniform,
     information_gain,
     whitened_normals,
 )
 from prefect_tune.optimizers.search.improvement import log_expected_improvement
-from prefect_tune.optimizers.search.maximise import moved, pool_around
+from prefect_tune.optimizers.search.maximize import moved, pool_around
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 
 
@@ -73,16 +73,16 @@ class Search:
         self._sizes, self._overhead, self._best, self._rng = sizes, overhead, best, rng
         n = RULES.near * RULES.n_representers
         self._pool = pool_around(inputs, leaders[: RULES.near], n, rng)
-        self._minimisers: list[Minimiser] = []
+        self._minimizers: list[Minimizer] = []
         if acquisition != "improvement":
-            self._seek_minimiser()
+            self._seek_minimizer()
 
     def models(self) -> dict[str, float]:
         """Return the probability that the best pipeline has a model, by the model's id."""
         step = self._inputs.candidates.space.steps[-1]
-        if step.fixed or not self._minimisers:
+        if step.fixed or not self._minimizers:
             return {}
-        probabilities = np.mean([m.probabilities for m in self._minimisers], axis=0)
+        probabilities = np.mean([m.probabilities for m in self._minimizers], axis=0)
         models = self._representers.algorithms[:, -1]
         chances = np.bincount(models, probabilities, len(step.algorithms))
         return {a.id: round(float(p), 4) for a, p in zip(step.algorithms, chances, strict=True)}
@@ -99,7 +99,7 @@ class Search:
                 scores = np.concatenate([scores, self._scores(near)])
         return ScoredCandidates(candidates, scores)
 
-    def _seek_minimiser(self) -> None:
+    def _seek_minimizer(self) -> None:
         at_one = self._inputs.at(self._pool, 1.0)
         joint = [process.joint(at_one) for process in self._belief.processes]
         draws, improvements = [], []
@@ -114,8 +114,8 @@ class Search:
         rows = choose_representers(np.array(draws), np.array(improvements), n, self._rng)
         normals = whitened_normals(n, RULES.n_normals, self._rng)
         self._representers, self._at_one = self._pool[rows], at_one[rows]
-        self._minimisers = [
-            Minimiser.of(mean[rows, 0], covariance[np.ix_(rows, rows)], normals)
+        self._minimizers = [
+            Minimizer.of(mean[rows, 0], covariance[np.ix_(rows, rows)], normals)
             for mean, covariance in joint
         ]
 
@@ -132,13 +132,13 @@ class Search:
         at_sizes[:, -1] = np.tile(self._sizes, len(inputs))
         phi = self._belief.basis.functions(self._sizes)
         values = np.zeros((len(inputs), m))
-        for process, minimiser in zip(self._belief.processes, self._minimisers, strict=True):
+        for process, minimizer in zip(self._belief.processes, self._minimizers, strict=True):
             latents = latents_of(process, inputs, self._at_one)
             noise = np.maximum(process.noise_variance(at_sizes[:m]), 1e-9)
-            gain = information_gain(minimiser, latents, phi, noise)
+            gain = information_gain(minimizer, latents, phi, noise)
             if self._acquisition == "divergence_per_cost":
-                gain = divergence_from_uniform(minimiser, gain)
-            values += gain / len(self._minimisers)
+                gain = divergence_from_uniform(minimizer, gain)
+            values += gain / len(self._minimizers)
         if self._acquisition == "gain":
             return values
         return values / (self._belief.seconds(at_sizes).reshape(-1, m) + self._overhead)

@@ -64,10 +64,10 @@ class PathCost:
 
         def seconds(candidates: Candidates, features: Array) -> Array:
             positions = features[:, len(space.algorithms) :]
-            centred = np.where(positions < 0, 0.0, positions - 0.5)
+            centered = np.where(positions < 0, 0.0, positions - 0.5)
             of_steps = np.zeros(candidates.algorithms.shape)
             for level, of_positions in parts:
-                moved = centred @ of_positions
+                moved = centered @ of_positions
                 of_steps += np.exp(level[candidates.algorithms + self._offsets] + moved)
             if cached is not None and len(candidates):
                 codes = self.codes(candidates, features)

@@ -142,7 +142,7 @@ FORMATS: Registry[Format] = Registry(
 """Formats by name, most general first."""
 
 
-def recognise(
+def recognize(
     given: Given, chosen: str | None = None, kind: Literal["table", "events"] | None = None
 ) -> Format:
     """Return the format of a file or folder.

@@ -229,7 +229,7 @@ def judge(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goal
         found.append([float(of_table[table].loc[order[:LOOKS]].min()) for order in after])
     of_portfolio, of_defaults = np.array(found).T
     ahead, behind = (of_portfolio < of_defaults).sum(), (of_portfolio > of_defaults).sum()
-    print(f"{name}: mean normalised regret after {LOOKS} trials, each table left out once:")
+    print(f"{name}: mean normalized regret after {LOOKS} trials, each table left out once:")
     print(
         f"  portfolio {of_portfolio.mean():.4f}, defaults {of_defaults.mean():.4f}; ahead on",
         end="",

@@ -8,11 +8,11 @@ Both sides run on this machine in the same run. The old side runs in a git workt
 environment, removed at the end unless `--keep` names a folder; a kept folder is used again.
 Compared are, bit for bit:
 
-- asks: 40 proposals of every method and variant on three worlds (`observed_behaviour.asks`)
+- asks: 40 proposals of every method and variant on three worlds (`observed_behavior.asks`)
 - evaluations: matrices, held-out predictions, losses, and the order and hits of the steps of twelve
-  trials from four spaces (`observed_behaviour.evaluations`)
+  trials from four spaces (`observed_behavior.evaluations`)
 - documents: the JSON of `show`, `trials`, `report` and `compare` for three studies and a comparison
-  that the old side recorded (`observed_behaviour.documents`)
+  that the old side recorded (`observed_behavior.documents`)
 
 An intended change is named by a pattern of paths, in `--except`. Any other difference ends with
 exit code 1. The run takes five minutes on two cores, and one more to install the old side.
@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 from inputs import events, table
 from machine import describe
-from observed_behaviour.differences import verdict
-from observed_behaviour.documents import NOT_COMPARED
+from observed_behavior.differences import verdict
+from observed_behavior.documents import NOT_COMPARED
 from source_tree import ROOT
 from user_spaces import PRELUDE
 
@@ -70,12 +70,12 @@ class Side:
     work: Path
 
     def observe(self, module: str, *arguments: object) -> None:
-        """Run a module of `observed_behaviour` in the environment of this side.
+        """Run a module of `observed_behavior` in the environment of this side.
 
         Raises:
             RuntimeError: If the module fails.
         """
-        command = [self.tree / ".venv" / "bin" / "python", "-m", f"observed_behaviour.{module}"]
+        command = [self.tree / ".venv" / "bin" / "python", "-m", f"observed_behavior.{module}"]
         ours = ("PREFECT_", "VIRTUAL_ENV")
         done = subprocess.run(
             [str(part) for part in (*command, *arguments)],

@@ -269,14 +269,14 @@ def test_report_is_one_file_named_after_the_study(
 def test_predictions_and_model_are_written_to_files(ended, tmp_path) -> None:
     fresh, out = rows_of(ended).head(40), tmp_path / "predictions.csv"
     fresh = fresh.assign(name=[f"00{row}" for row in range(40, 0, -1)])
-    fresh.loc[[4, 9, 21], "colour"] = "mauve"
+    fresh.loc[[4, 9, 21], "color"] = "mauve"
     fresh.to_parquet(tmp_path / "new.parquet", index=False)
     told = ended.run.json("predict", "s", tmp_path / "new.parquet", "--out", out, "--id", "name")
     predictions = pd.read_csv(out, dtype={"name": str})
     assert list(predictions) == told["columns"]
     assert list(predictions) == ["name", "prediction", "probability_no", "probability_yes"]
     assert predictions["name"].tolist() == fresh["name"].tolist()
-    assert told["unseen_values"] == {"colour": 3}
+    assert told["unseen_values"] == {"color": 3}
     chances = predictions[["probability_no", "probability_yes"]]
     assert chances.sum(axis=1).round(9).eq(1).all()
     assert (ended.load().model().predict(fresh) == predictions["prediction"]).all()

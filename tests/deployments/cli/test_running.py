@@ -31,7 +31,7 @@ def test_command_prepares_the_study_and_its_flow_takes_over(run, tmp_path, monke
     prepared_by_the_flow = "prefect_tune.flows.tune.prepare_run"
     monkeypatch.setattr(prepared_by_the_flow, lambda *_, **__: pytest.fail("again"))
     command = ("run", write_table(tmp_path), *SMALL, "--method", "random", "--study", "s")
-    command += ("--constraint", "group_gap(colour)<=100")
+    command += ("--constraint", "group_gap(color)<=100")
     first = run(*command, "--trials", 1, "--cache-budget", "1GB", "--json")
     assert first.exit_code == 0, first.stderr
     assert json.loads(first.stdout) == run.json("show", "s")
@@ -192,7 +192,7 @@ def walk() -> Iterator[None]:
 def test_catalog_help_and_forms_list_a_method_of_a_user(run, check_printed) -> None:
     assert run("methods").stdout.count(WALK.purpose) == 1
     check_printed(run("methods", "walk").stdout, "method_of_a_user")
-    assert run.json("methods", "walk")["honours_constraints"] is True
+    assert run.json("methods", "walk")["honors_constraints"] is True
     assert "random or walk;" in " ".join(run("run", "--help").stdout.split())
     assert "random,walk]" in "".join(run("compare", "--help").stdout.split())
     assert "walk" in parameter_schema(tune).properties["method"]["anyOf"][0]["enum"]

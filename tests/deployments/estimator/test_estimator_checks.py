@@ -70,12 +70,12 @@ def test_scikit_learn_check_passes(estimator: PipelineSearch, check: Callable[..
 def test_decision_function_exists_only_if_the_fitted_model_has_one() -> None:
     """Before a fit, the consistency check of scikit-learn finds none, so this test repeats it."""
     X, y = make_blobs(60, centers=[(2, 2), (4, 4)], random_state=0)
-    linear, neighbours = search("classification"), search("classification", "neighbours")
+    linear, neighbors = search("classification"), search("classification", "neighbors")
     assert not hasattr(linear, "decision_function")
     assert hasattr(linear, "predict_proba")
     linear.fit(X, y)
-    neighbours.fit(X, y)
+    neighbors.fit(X, y)
     ranks = [rankdata(linear.decision_function(X)), rankdata(linear.predict_proba(X)[:, 1])]
     np.testing.assert_array_equal(*ranks)
-    assert not hasattr(neighbours, "decision_function")
-    assert hasattr(neighbours, "predict_proba")
+    assert not hasattr(neighbors, "decision_function")
+    assert hasattr(neighbors, "predict_proba")

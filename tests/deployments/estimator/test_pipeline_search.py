@@ -162,7 +162,7 @@ def test_rows_of_a_group_stay_in_one_fold() -> None:
     group = np.repeat(np.arange(30), 12)
     X = rng.normal(size=(30, 4))[group] + 1e-3 * rng.normal(size=(360, 4))
     y = rng.permutation(np.repeat([0, 1], 15))[group]
-    apart = search(space=f"{SPACES}:neighbours", trials=1).fit(X, y, groups=group.astype(str))
+    apart = search(space=f"{SPACES}:neighbors", trials=1).fit(X, y, groups=group.astype(str))
     assert apart.best_score_ < 0.75  # above 0.9 if rows of a group are in training and test
     assert apart.n_features_in_ == 4
     assert apart.predict(X).shape == (360,)

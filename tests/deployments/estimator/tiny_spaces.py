@@ -13,7 +13,7 @@ LOGISTIC = model("linear_model.LogisticRegression")
 COMPLEMENT = model("naive_bayes.ComplementNB", stochastic=False)
 classification = Space("classification", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC,))))
 NEIGHBOURS = model("neighbors.KNeighborsClassifier", stochastic=False)
-neighbours = Space("neighbours", (IMPUTE, ENCODE, Step("fit model", (NEIGHBOURS,))))
+neighbors = Space("neighbors", (IMPUTE, ENCODE, Step("fit model", (NEIGHBOURS,))))
 half_fail = Space("half_fail", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC, COMPLEMENT))))
 regression = Space(
     "regression",

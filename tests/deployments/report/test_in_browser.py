@@ -70,8 +70,8 @@ def opened(browser: Any, file: Path) -> Opened:
 
 
 def background(page) -> str:
-    colour: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    return colour
+    color: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return color
 
 
 def test_report_of_a_study_answers_on_its_first_screen_in_light_and_dark_mode(

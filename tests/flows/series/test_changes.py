@@ -98,9 +98,9 @@ def test_rows_with_other_events_are_found() -> None:
 
 
 def test_champion_needs_its_columns() -> None:
-    champion, new = data(ROWS), data(ROWS.drop(columns=["a", "colour"]))
+    champion, new = data(ROWS), data(ROWS.drop(columns=["a", "color"]))
     check_needs("n-1", champion, data(ROWS.assign(fresh=2.0)))
-    with pytest.raises(BadInput, check=lambda e: "a, colour" in e.reason):
+    with pytest.raises(BadInput, check=lambda e: "a, color" in e.reason):
         check_needs("n-1", champion, new)
     explained = replace(data(ROWS.drop(columns="a")), notes=("left out: a (no values)",))
     with pytest.raises(BadInput, match="no values"):

@@ -274,7 +274,7 @@ def test_changed_question_is_refused(begin) -> None:
     ended(begin(metric="auroc", positive="yes"))
     for options in (
         {"metric": "error"},
-        {"target": "colour"},
+        {"target": "color"},
         {"positive": "no"},
         {"test_size": 0.3},
         {"group": "patient", "drop": None},
@@ -302,8 +302,8 @@ def test_event_folds_look_forward_in_all_studies_of_a_series_or_in_none() -> Non
 def test_data_without_columns_of_the_champion_is_refused(begin) -> None:
     make_champion(ended(begin()))
     frame = pd.read_csv("train.csv")
-    frame.drop(columns="colour").to_csv("train.csv", index=False)
-    with pytest.raises(BadInput, match="colour"):
+    frame.drop(columns="color").to_csv("train.csv", index=False)
+    with pytest.raises(BadInput, match="color"):
         begin()
 
 

@@ -268,7 +268,7 @@ def test_stored_copy_is_used_only_if_complete_and_with_the_same_options(prepared
         prepared("train.csv", **stored)
     made = ended(prepared("train.csv", **TRIALS))
     with pytest.raises(CannotContinue, match="--target target"):
-        prepared("train.csv", **stored | {"target": "colour"})
+        prepared("train.csv", **stored | {"target": "color"})
     made.store.records.release("one", made.plan.problem.records[:1])
     with pytest.raises(BadInput, check=lambda e: e.option == "input"):
         prepared("train.csv", **stored)

@@ -49,34 +49,34 @@ def test_model_uses_the_highest_rung_with_enough_results() -> None:
     optimizer = make()
     seen(optimizer, [float(i) for i in range(8)], epochs=1)
     seen(optimizer, [float(i) for i in range(4)], epochs=3, seed=1)
-    assert numbers(optimizer.modelled[0]) == [0, 1, 2]
+    assert numbers(optimizer.modeled[0]) == [0, 1, 2]
     seen(optimizer, [0.5], epochs=3, seed=2)
-    assert numbers(optimizer.modelled[0]) == [8, 12, 9]
-    assert numbers(optimizer.modelled[1]) == [10, 11]
+    assert numbers(optimizer.modeled[0]) == [8, 12, 9]
+    assert numbers(optimizer.modeled[1]) == [10, 11]
     optimizer = make()
     for epochs in (1, 3, None):
         seen(optimizer, [1.0] * 4, epochs=epochs, seed=epochs or 9)
-    assert optimizer.modelled is None
+    assert optimizer.modeled is None
 
 
 def test_failures_and_violations_are_bad_and_a_share_of_many_results_is_good() -> None:
     optimizer = make()
     seen(optimizer, [None, None, 1.0, 2.0, 3.0, 4.0], epochs=1)
-    assert optimizer.modelled is None
+    assert optimizer.modeled is None
     seen(optimizer, [5.0], epochs=1, seed=1)
-    assert optimizer.modelled is not None
-    good, bad = optimizer.modelled
+    assert optimizer.modeled is not None
+    good, bad = optimizer.modeled
     assert numbers(good) == [2, 3, 4]
     assert numbers(bad) == [5, 6, 0, 1]
     optimizer = make()
     seen(optimizer, [float(i) for i in range(40)], epochs=1)
-    assert numbers(optimizer.modelled[0]) == list(range(6))
+    assert numbers(optimizer.modeled[0]) == list(range(6))
     optimizer = make(replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),)))
     for number, latency in enumerate((90.0, 40.0, 80.0, 40.0, 40.0)):
         query = optimizer.ask(Budget())
         outcome = Evaluation(1.0 + number, constraints={"latency_us": latency})
         optimizer.tell(Trial(number, query).started().completed(outcome))
-    assert numbers(optimizer.modelled[0]) == [1, 3, 4]
+    assert numbers(optimizer.modeled[0]) == [1, 3, 4]
 
 
 def first_numbers(values: list[float], losses: list[float], random_share: float) -> np.ndarray:
@@ -99,8 +99,8 @@ def first_numbers(values: list[float], losses: list[float], random_share: float)
 def test_new_configurations_resemble_the_good_ones_except_for_a_random_share() -> None:
     values = list(np.random.default_rng(0).random(40))
     losses = [10 * (1 - value) for value in values]
-    modelled, mixed, random = (first_numbers(values, losses, s) for s in (0.0, 1 / 3, 1.0))
-    assert np.mean(modelled < 0.6) <= 0.1
+    modeled, mixed, random = (first_numbers(values, losses, s) for s in (0.0, 1 / 3, 1.0))
+    assert np.mean(modeled < 0.6) <= 0.1
     assert 0.1 < np.mean(mixed < 0.6) < 0.5
     assert np.mean(random < 0.6) > 0.4
 

@@ -25,7 +25,7 @@ from prefect_tune.optimizers.models.kernels import (
     Product,
 )
 from prefect_tune.optimizers.models.log_posterior import log_posterior, log_posterior_value
-from prefect_tune.optimizers.search.maximise import GaussianSearch
+from prefect_tune.optimizers.search.maximize import GaussianSearch
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import Candidates, CandidateSpace
 
@@ -70,10 +70,10 @@ def test_process_agrees_with_scikit_learn_for_given_hyperparameters() -> None:
     theirs = GaussianProcessRegressor(
         ConstantKernel(2.0) * Matern(lengths, nu=2.5), alpha=0.01, optimizer=None
     )
-    centred = (y - y.mean()) / y.std()
-    theirs.fit(X, centred)
+    centered = (y - y.mean()) / y.std()
+    theirs.fit(X, centered)
     theta = np.log([2.0, *lengths, 0.01])
-    ours = GaussianProcess.given(scaled_matern(3), theta, X, centred, mean=0.0)
+    ours = GaussianProcess.given(scaled_matern(3), theta, X, centered, mean=0.0)
     new = np.random.default_rng(1).random((20, 3))
     expected_mean, expected_deviation = theirs.predict(new, return_std=True)
     mean, deviation = ours.predict(new)
@@ -116,7 +116,7 @@ def test_likeliest_of_several_fits_is_kept() -> None:
         fitted = GaussianProcess.fit(
             kernel, X, y, rng=rng(0), warm_start=bad, n_restarts=n, max_iterations=1
         )
-        value, _ = log_posterior(kernel, fitted.theta, X, fitted.standardised, noise=Noise())
+        value, _ = log_posterior(kernel, fitted.theta, X, fitted.standardized, noise=Noise())
         likelihoods.append(value)
     assert likelihoods == sorted(likelihoods)
     assert likelihoods[0] < likelihoods[-1]
@@ -139,7 +139,7 @@ def test_targets_are_divided_by_the_given_scale() -> None:
     theta = np.log([1.0, 0.3, 0.5, 0.01])
     process = GaussianProcess.given(scaled_matern(2), theta, X, 40 * y, mean=2.0, scale=10.0)
     assert process.scale.tolist() == [10.0]
-    assert process.standardised[:, 0] == pytest.approx(4 * y - 0.2)
+    assert process.standardized[:, 0] == pytest.approx(4 * y - 0.2)
 
 
 def data_over_sizes(n: int = 14, t: int = 1) -> tuple[np.ndarray, np.ndarray]:

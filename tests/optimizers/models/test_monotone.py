@@ -64,7 +64,7 @@ def dense(on_sites: MonotoneProcess, a: np.ndarray) -> tuple[np.ndarray, np.ndar
     )
     K += np.diag(np.append(process.noise_variance(Z), 1 / tau[tau > 0]))
     k = np.hstack([kernel.covariance(theta, a, Z), kernel.slope_covariance(theta, a, V)])
-    residuals = process.factor @ process.centred()[1][:, 0]
+    residuals = process.factor @ process.centered()[1][:, 0]
     mean = k @ np.linalg.solve(K, np.append(residuals, seen))
     return mean, kernel.covariance(theta, a, a) - k @ np.linalg.solve(K, k.T)
 
@@ -77,7 +77,7 @@ def test_monotone_process_agrees_with_the_dense_formula(seed: int) -> None:
     rows = np.random.default_rng(seed).random((5, 3))
     mean, covariance = dense(on_sites, rows)
     latent = (on_sites.predict(rows)[0] - process.offset) / on_sites.scale
-    assert latent - process.centred()[0] == pytest.approx(mean, abs=1e-6)
+    assert latent - process.centered()[0] == pytest.approx(mean, abs=1e-6)
     prior = process.kernel.covariance(process.kernel_theta, rows, rows)
     half = on_sites.predict_half(rows)[1]
     assert prior - half.T @ half == pytest.approx(covariance, abs=1e-6)

@@ -12,10 +12,10 @@ from worlds import counted_space, mixed_space, one_algorithm
 from prefect_tune.optimizers import Configuration
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.models.inputs import PipelineInputs
-from prefect_tune.optimizers.search.maximise import (
+from prefect_tune.optimizers.search.maximize import (
     GaussianSearch,
     drawn_evenly,
-    maximise,
+    maximize,
     moved,
     pool_around,
 )
@@ -54,7 +54,7 @@ def best_for(search: GaussianSearch, at: list[float], *seen: dict[str, object]) 
     configurations = [Configuration.of(search.space, ("a",), [values]) for values in seen]
     observed = search.inputs.encode(configurations)
     peak = Peak(np.array(at))
-    ranked = maximise(peak, search.inputs, observed, np.random.default_rng(0))  # type: ignore[arg-type]
+    ranked = maximize(peak, search.inputs, observed, np.random.default_rng(0))  # type: ignore[arg-type]
     return ranked[:1]
 
 
@@ -94,7 +94,7 @@ def test_penalties_count_in_every_round() -> None:
 
     peak = Peak(np.array([0.9, 0.5]))
     rng = np.random.default_rng(0)
-    ranked = maximise(peak, search.inputs, observed, rng, penalty=penalty)  # type: ignore[arg-type]
+    ranked = maximize(peak, search.inputs, observed, rng, penalty=penalty)  # type: ignore[arg-type]
     assert ranked.units[0][0] == pytest.approx(0.3, abs=0.006)
 
 

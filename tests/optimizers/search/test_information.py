@@ -16,7 +16,7 @@ from prefect_tune.optimizers.models.fidelity_kernel import Latents
 from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.models.kernels import Constant, Matern52, Product
 from prefect_tune.optimizers.search.entropy import (
-    Minimiser,
+    Minimizer,
     choose_representers,
     divergence_from_uniform,
     information_gain,
@@ -146,8 +146,8 @@ def test_greedy_sum_is_the_expected_improvement_of_the_set() -> None:
     assert sum(increments) == pytest.approx(gained.mean(), abs=4 * error + 1e-3 * gained.mean())
 
 
-def minimiser(mean: np.ndarray, V: np.ndarray, draws: int, seed: int = 0) -> Minimiser:
-    return Minimiser.of(mean, V, whitened_normals(len(mean), draws, np.random.default_rng(seed)))
+def minimizer(mean: np.ndarray, V: np.ndarray, draws: int, seed: int = 0) -> Minimizer:
+    return Minimizer.of(mean, V, whitened_normals(len(mean), draws, np.random.default_rng(seed)))
 
 
 @given(st.integers(1, 60), st.integers(1, 200), st.integers(0, 2**32))
@@ -163,7 +163,7 @@ def test_probability_of_the_minimum_follows_the_difference_of_two_normals() -> N
     V = np.array([[0.1273484837, -0.0576397510], [-0.0576397510, 0.4381023173]])
     worked = np.array([0.0931362481, 0.9068637519])
     assert ndtr(-1.3216867091) == pytest.approx(worked[0], abs=1e-9)
-    found = minimiser(mean, V, 50_000)
+    found = minimizer(mean, V, 50_000)
     deviation = np.sqrt(worked[0] * worked[1] / 50_000)
     assert found.probabilities == pytest.approx(worked, abs=3 * deviation)
     assert found.entropy == pytest.approx(0.3097345, abs=3 * deviation * np.log(9.74))
@@ -173,12 +173,12 @@ def test_probability_of_the_minimum_follows_the_difference_of_two_normals() -> N
 def test_unit_of_the_loss_does_not_change_the_winners(scale: float) -> None:
     root = rng().normal(size=(6, 8))
     mean, V = rng(1).normal(size=6), root @ root.T
-    one, other = minimiser(mean, V, 512), minimiser(mean * scale, V * scale**2, 512)
+    one, other = minimizer(mean, V, 512), minimizer(mean * scale, V * scale**2, 512)
     assert (one.winners == other.winners).all()
 
 
 def test_certain_values_give_zero_entropy() -> None:
-    found = minimiser(np.array([0.3, 0.1, 0.2]), np.zeros((3, 3)), 100)
+    found = minimizer(np.array([0.3, 0.1, 0.2]), np.zeros((3, 3)), 100)
     assert found.probabilities.tolist() == [0, 1, 0]
     assert found.entropy == 0
 
@@ -239,12 +239,12 @@ BASIS = np.stack([np.ones(5), 1 - SIZES, SIZES**3], axis=1)
 NOISES = 0.05 + 0.4 * (1 - SIZES) ** 2
 
 
-def belief(n, candidates, seed, draws=512, spread=0.5) -> tuple[Minimiser, Latents]:
+def belief(n, candidates, seed, draws=512, spread=0.5) -> tuple[Minimizer, Latents]:
     """Return a joint normal belief of n representers and of the curves of some candidates."""
     rng, r = np.random.default_rng(seed), BASIS.shape[1]
     root = rng.normal(size=(n + candidates * r, n + 4)) / np.sqrt(n)
     K = root @ root.T + 0.02 * np.eye(len(root))
-    minimiser = Minimiser.of(
+    minimizer = Minimizer.of(
         spread * rng.normal(size=n), K[:n, :n], whitened_normals(n, draws, rng)
     )
     blocks = [slice(n + c * r, n + (c + 1) * r) for c in range(candidates)]
@@ -253,19 +253,19 @@ def belief(n, candidates, seed, draws=512, spread=0.5) -> tuple[Minimiser, Laten
         np.stack([K[block, block] for block in blocks]),
         np.stack([K[block, :n] for block in blocks]),
     )
-    return minimiser, latents
+    return minimizer, latents
 
 
-def of_difference(alpha: float, rho: float, draws: int) -> tuple[Minimiser, Latents, np.ndarray]:
+def of_difference(alpha: float, rho: float, draws: int) -> tuple[Minimizer, Latents, np.ndarray]:
     """Return two representers and an outcome correlated with their difference by rho.
 
     Returns belief, candidate and noise; alpha is the standardized difference of the means.
     """
     normals = whitened_normals(2, draws, np.random.default_rng(0))
-    minimiser = Minimiser.of(np.array([0.0, alpha * np.sqrt(2)]), np.eye(2), normals)
+    minimizer = Minimizer.of(np.array([0.0, alpha * np.sqrt(2)]), np.eye(2), normals)
     cross = np.array([[[rho, -rho]]]) / np.sqrt(2)
     latents = Latents(np.zeros((1, 1)), np.array([[[rho**2]]]), cross)
-    return minimiser, latents, np.array([1 - rho**2])
+    return minimizer, latents, np.array([1 - rho**2])
 
 
 @pytest.mark.parametrize(
@@ -279,22 +279,22 @@ def of_difference(alpha: float, rho: float, draws: int) -> tuple[Minimiser, Late
 )
 def test_information_gain_matches_the_closed_form(alpha, rho, by_quadrature, by_closed_form):
     """Both values were computed: half the log variances, and the entropy itself."""
-    minimiser, latents, noise = of_difference(alpha, rho, 200_000)
-    gain = information_gain(minimiser, latents, np.ones((1, 1)), noise)[0, 0]
+    minimizer, latents, noise = of_difference(alpha, rho, 200_000)
+    gain = information_gain(minimizer, latents, np.ones((1, 1)), noise)[0, 0]
     assert gain == pytest.approx(by_closed_form, abs=3e-3 * rho**2)
     assert gain <= by_quadrature + 1e-3
 
 
-def by_loops(minimiser, latents, basis, noise) -> np.ndarray:
+def by_loops(minimizer, latents, basis, noise) -> np.ndarray:
     """Return the same estimate by loops over candidates, sizes and winners."""
-    draws = minimiser.normals.shape[1]
+    draws = minimizer.normals.shape[1]
     gain = np.zeros((len(latents.mean), len(basis)))
     for c, m in np.ndindex(*gain.shape):
         f = basis[m]
         variance = f @ latents.covariance[c] @ f + noise[m]
-        P = np.linalg.solve(minimiser.factor, f @ latents.cross[c])
-        values = P @ minimiser.normals
-        groups = [values[minimiser.winners == i] for i in np.unique(minimiser.winners)]
+        P = np.linalg.solve(minimizer.factor, f @ latents.cross[c])
+        values = P @ minimizer.normals
+        groups = [values[minimizer.winners == i] for i in np.unique(minimizer.winners)]
         scatters = [((g - g.mean()) ** 2).sum() for g in groups]
         pooled = sum(scatters) / (draws - len(groups))
         for group, scatter in zip(groups, scatters, strict=True):
@@ -307,24 +307,24 @@ def by_loops(minimiser, latents, basis, noise) -> np.ndarray:
 @given(st.integers(1, 20), st.integers(0, 2**32))
 @settings(max_examples=20, deadline=None)
 def test_vectorized_information_gain_equals_the_loops(n: int, seed: int) -> None:
-    minimiser, latents = belief(n, 4, seed, 64)
-    found = information_gain(minimiser, latents, BASIS, NOISES)
-    assert found == pytest.approx(by_loops(minimiser, latents, BASIS, NOISES), abs=1e-8)
+    minimizer, latents = belief(n, 4, seed, 64)
+    found = information_gain(minimizer, latents, BASIS, NOISES)
+    assert found == pytest.approx(by_loops(minimizer, latents, BASIS, NOISES), abs=1e-8)
 
 
 def test_inconsistent_covariances_leave_at_least_the_noise() -> None:
     """The representers explain more of the outcome than its variance without noise."""
-    minimiser, latents, noise = of_difference(0.0, 0.99, 512)
+    minimizer, latents, noise = of_difference(0.0, 0.99, 512)
     latents = replace(latents, cross=2 * latents.cross)
-    gain = information_gain(minimiser, latents, np.ones((1, 1)), noise)[0, 0]
+    gain = information_gain(minimizer, latents, np.ones((1, 1)), noise)[0, 0]
     assert np.isfinite(gain)
     assert gain <= -np.log(noise[0]) / 2
 
 
 def test_divergence_from_uniform_is_taken_after_the_evaluation() -> None:
-    minimiser, latents, noise = of_difference(0.5, 0.7, 100_000)
-    gain = information_gain(minimiser, latents, np.ones((1, 1)), noise)
-    p = minimiser.probabilities
+    minimizer, latents, noise = of_difference(0.5, 0.7, 100_000)
+    gain = information_gain(minimizer, latents, np.ones((1, 1)), noise)
+    p = minimizer.probabilities
     now = float((p * np.log(2 * p)).sum())
-    assert divergence_from_uniform(minimiser, gain) == pytest.approx(now + gain)
-    assert divergence_from_uniform(minimiser, gain)[0, 0] > 0.168
+    assert divergence_from_uniform(minimizer, gain) == pytest.approx(now + gain)
+    assert divergence_from_uniform(minimizer, gain)[0, 0] > 0.168

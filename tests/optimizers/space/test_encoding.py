@@ -24,7 +24,7 @@ from prefect_tune.optimizers.space.vectors import (
     Grid,
     from_unit,
     grid_of,
-    neighbours,
+    neighbors,
     reflected,
     to_unit,
 )
@@ -159,7 +159,7 @@ def test_samples_and_neighbors_stay_in_the_restricted_space() -> None:
     table = CandidateSpace(space, part)
     drawn = table.sample(50, rng)
     assert {tuple(row) for row in drawn.algorithms.tolist()} == {(1, 0), (1, 3)}
-    near, _ = neighbours(table, drawn, 10, rng)
+    near, _ = neighbors(table, drawn, 10, rng)
     assert table.may_be_proposed(near).all()
     assert table.features(drawn).shape == (50, 7 + 7)
     outside = table.encode([default_configuration(space, ("a0", "a0"))])
@@ -176,7 +176,7 @@ def test_neighbors_are_feasible_and_differ_in_one_choice(space: Space) -> None:
     rng = np.random.default_rng(1)
     table = CandidateSpace(space)
     points = table.encode(sample_configuration(space, rng) for _ in range(10))
-    near, origin = neighbours(table, points, 20, rng)
+    near, origin = neighbors(table, points, 20, rng)
     assert len(near)
     for row in range(len(near)):
         configuration = table.decode(near, row)
@@ -191,7 +191,7 @@ def test_neighbors_change_every_choice_equally_often() -> None:
     space, rng = counted_space((2, 3), 2), np.random.default_rng(0)
     table = CandidateSpace(space)
     points = table.encode([sample_configuration(space, rng)])
-    near, _ = neighbours(table, points, 3000, rng)
+    near, _ = neighbors(table, points, 3000, rng)
     changed = (near.algorithms != points.algorithms).sum(axis=0)
     moved = (near.units != points.units).sum(axis=0)
     # Two steps with a choice, and the two numbers of each algorithm chosen: 500 of each.

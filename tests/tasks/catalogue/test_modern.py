@@ -36,14 +36,14 @@ def rough_table(target: str) -> pd.DataFrame:
     """Return a table with missing values, constants, odd names, and few or many categories."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(N, 2))
-    colour = rng.choice(["red", "green", "blue"], N, p=[0.5, 0.45, 0.05])
+    color = rng.choice(["red", "green", "blue"], N, p=[0.5, 0.45, 0.05])
     frame = pd.DataFrame({'a "quoted" {name}': x[:, 0], "b[1]": x[:, 1], "same": 1.0})
-    frame["colour"] = colour
+    frame["color"] = color
     frame["town"] = [f"town {i % 40}" for i in range(N)]
     frame["two words"] = rng.choice(["yes", "no"], N)
-    score = x[:, 0] * x[:, 1] + 0.5 * (colour == "red") + 0.1 * rng.normal(size=N)
+    score = x[:, 0] * x[:, 1] + 0.5 * (color == "red") + 0.1 * rng.normal(size=N)
     frame.loc[rng.choice(N, 20, replace=False), "b[1]"] = np.nan
-    frame.loc[rng.choice(N, 20, replace=False), "colour"] = None
+    frame.loc[rng.choice(N, 20, replace=False), "color"] = None
     classes = np.array(["high", "low", "mid"])[np.digitize(score, [0.0, 0.6])]
     return frame.assign(target=classes if target == "classification" else 10 * score)
 
@@ -105,7 +105,7 @@ def check_final_model(context: StudyContext, query: Query) -> None:
     rows = dataset.X
     if dataset.row_reader is not None:
         new = rough_table("classification").drop(columns="target").iloc[:9].copy()
-        new.loc[new.index[0], "colour"] = "violet"
+        new.loc[new.index[0], "color"] = "violet"
         new["town"] = "elsewhere"
         new.loc[new.index[1], ["same", 'a "quoted" {name}']] = np.nan
         rows = like_training(new, dataset.row_reader)

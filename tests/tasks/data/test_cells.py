@@ -338,9 +338,9 @@ def test_categories_of_short_floats_match_their_text_in_files() -> None:
 
 def test_unseen_category_is_kept_with_a_warning(caplog) -> None:
     training = read(table().rename(columns={"target": "y"}))
-    new = like_training(table(5).assign(colour="mauve"), training.row_reader)
-    assert set(new["colour"]) == {"mauve"}
-    assert "colour: 5 of 5" in caplog.text
+    new = like_training(table(5).assign(color="mauve"), training.row_reader)
+    assert set(new["color"]) == {"mauve"}
+    assert "color: 5 of 5" in caplog.text
 
 
 NUMBERS = [f"{i / 7:.3f}" for i in range(1, 300)]

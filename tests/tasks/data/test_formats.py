@@ -25,7 +25,7 @@ from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.formats.format import FORMATS, Given, recognise
+from prefect_tune.tasks.data.formats.format import FORMATS, Given, recognize
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
@@ -197,15 +197,15 @@ def test_unrelated_files_in_a_data_folder_are_skipped(tmp_path, write, unread) -
 def test_format_of_a_file_follows_from_the_options(tmp_path) -> None:
     log = Location.at(written(events()[0], tmp_path / "log.csv"))
     plain = Location.at(written(table(), tmp_path / "table.csv"))
-    assert recognise(Given(log)).name == "events"
-    assert recognise(Given(log, target="code")).name == "table"
-    assert recognise(Given(plain)).name == "table"
-    assert recognise(Given(plain, labels="labels.csv")).name == "events"
-    assert recognise(Given(plain), "events").name == "events"
+    assert recognize(Given(log)).name == "events"
+    assert recognize(Given(log, target="code")).name == "table"
+    assert recognize(Given(plain)).name == "table"
+    assert recognize(Given(plain, labels="labels.csv")).name == "events"
+    assert recognize(Given(plain), "events").name == "events"
     (tmp_path / "empty").mkdir()
     holds = [one.folder_holds for one in FORMATS.values()]
     with pytest.raises(BadInput, check=lambda error: all(one in str(error) for one in holds)):
-        recognise(Given(Location.at(str(tmp_path / "empty"))))
+        recognize(Given(Location.at(str(tmp_path / "empty"))))
 
 
 Writer = Callable[[Path], Path]
@@ -225,7 +225,7 @@ def omop_with(name: str, **columns: Any) -> Writer:
     return write
 
 
-def omop_labelled(time: str) -> Writer:
+def omop_labeled(time: str) -> Writer:
     text = f"subject_id,prediction_time,label\n{BIG},{time},0\n{BIG + 1},{time},1\n"
     return with_file(write_omop, "labels.csv", text)
 
@@ -269,9 +269,9 @@ CONDITIONS = "conditions.csv"
         (omop_with("condition_occurrence", condition_concept_id="x"), {}, "'x'"),
         (omop_with("person", year_of_birth=1950.5), {}, "1950.5"),
         (omop_with("person", month_of_birth=13), {}, "1950-13"),
-        (omop_labelled("1949-01-01"), {}, f"patient {BIG}"),
-        (omop_labelled("1980-01-01"), {}, "apart from birth"),
-        (omop_labelled(""), {"test": "labels.csv"}, "without a time"),
+        (omop_labeled("1949-01-01"), {}, f"patient {BIG}"),
+        (omop_labeled("1980-01-01"), {}, "apart from birth"),
+        (omop_labeled(""), {"test": "labels.csv"}, "without a time"),
         (write_omop, {"group": "site"}, "--group"),
         (write_omop, {"format": "meds"}, "MEDS data"),
         (write_omop, {"labels": None}, "--labels"),

@@ -145,7 +145,7 @@ def known_rows(n: int = 300, seed: int = 1) -> pd.DataFrame:
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_in_another_form_have_the_same_ids_and_side(form: str) -> None:
     """The new rows have a category and fractions that the known rows do not have."""
-    more = known_rows(90, seed=2).assign(number=np.arange(300, 390), colour="violet")
+    more = known_rows(90, seed=2).assign(number=np.arange(300, 390), color="violet")
     more["count"] += 0.5
     change, differ = FORMS[form]
     one = of_frame(known_rows())

@@ -71,7 +71,7 @@ def visits(n: int = 60) -> pd.DataFrame:
 def test_time_column_is_not_a_feature_and_is_stored_with_the_data(tmp_path, suffix) -> None:
     path = written(visits(), tmp_path / f"visits.{suffix}")
     data = read_source(Source(path, target="target", time="visit"))
-    assert list(data.X.columns) == ["a", "b", "c", "count", "colour"]
+    assert list(data.X.columns) == ["a", "b", "c", "count", "color"]
     assert any("2020-01-01 to 2020-02-29" in note for note in data.notes)
     back = stored(data, tmp_path)
     assert back.digest() == data.digest()

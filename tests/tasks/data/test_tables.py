@@ -48,7 +48,7 @@ def test_table_is_the_same_in_a_file_a_frame_and_a_store(tmp_path, monkeypatch, 
     of_file = read(place, group="count")
     of_frame = dataset(checked_frame(table()), group="count")
     assert of_file.digest() == of_frame.digest()
-    assert of_file.X.isna().sum().to_dict() == {"a": 0, "b": 15, "c": 0, "colour": 15}
+    assert of_file.X.isna().sum().to_dict() == {"a": 0, "b": 15, "c": 0, "color": 15}
     back = stored(of_file, tmp_path)
     assert back.digest() == of_file.digest()
     assert (back.kind, back.classes) == ("table", ("no", "yes"))
@@ -63,12 +63,12 @@ def test_every_change_of_a_table_changes_its_digest() -> None:
     frame = checked_frame(table())
     changed = [
         frame[::-1].reset_index(drop=True),
-        frame[["b", "a", "c", "count", "colour", "target"]],
+        frame[["b", "a", "c", "count", "color", "target"]],
         frame.assign(a=frame["a"] + 1e-12),
         frame.assign(target=frame["target"].replace("yes", "YES")),
         frame.rename(columns={"a": "A"}),
-        frame.assign(colour=frame["colour"].fillna("none")),
-        frame.assign(colour=frame["colour"].replace("red", "rot")),
+        frame.assign(color=frame["color"].fillna("none")),
+        frame.assign(color=frame["color"].replace("red", "rot")),
     ]
     assert len({dataset(other).digest() for other in (frame, *changed)}) == 8
     typed = frame.assign(count=frame["count"].astype(float))
@@ -120,7 +120,7 @@ def assigned(**columns: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
         (None, {"target": "targt"}, "'target'"),
         (assigned(target=1), {}, "1 in all"),
         (without("target", 4), {}, "4 of 150"),
-        (None, {"drop": ("colr",)}, "'colour'"),
+        (None, {"drop": ("colr",)}, "'color'"),
         (lambda f: f[["target"]], {}, "no column left"),
         (lambda f: f.rename(columns={"a": "b"}), {}, "'b'"),
         (assigned(target=[0.5, np.inf] * 75), {}, "infinite"),
@@ -161,7 +161,7 @@ def test_dropped_columns_are_noted_with_options_that_keep_columns(tmp_path) -> N
     frame = table().assign(empty=np.nan, patient=range(150), name=[f"i{i}" for i in range(150)])
     frame["drug"] = 10**18 + np.arange(150) % 3  # a float does not keep the last digits
     data = read(written(frame, tmp_path / "t.csv"))
-    assert list(data.X) == ["a", "b", "c", "count", "colour", "patient", "drug"]
+    assert list(data.X) == ["a", "b", "c", "count", "color", "patient", "drug"]
     for name in ("left out: empty", "left out: name", "patient", "column drug"):
         assert any(name in note for note in data.notes)
     path = written(without("target", 4)(frame), tmp_path / "gaps.csv")
@@ -177,12 +177,12 @@ def test_dropped_columns_are_noted_with_options_that_keep_columns(tmp_path) -> N
 def test_given_test_rows_are_marked_and_read_like_training_rows(tmp_path) -> None:
     frame = table(200)
     train = written(frame[:150], tmp_path / "train.csv")
-    extra = frame[150:].assign(colour="mauve", note=1)[[*reversed(frame.columns), "note"]]
+    extra = frame[150:].assign(color="mauve", note=1)[[*reversed(frame.columns), "note"]]
     data = read(train, test=written(extra, tmp_path / "test.parquet"))
     assert data.is_test.tolist() == [False] * 150 + [True] * 50
     assert list(data.X) == list(frame.drop(columns="target"))
     assert data.X["a"].tolist() == frame["a"].tolist()
-    assert set(data.X["colour"][150:]) == {"mauve"}
+    assert set(data.X["color"][150:]) == {"mauve"}
     assert data.digest() != read(written(frame, tmp_path / "all.csv")).digest()
     back = stored(data, tmp_path)
     assert back.digest() == data.digest()
@@ -210,7 +210,7 @@ def test_whole_numbers_keep_their_last_digit_and_leading_zeros(tmp_path, suffix)
 ARFF = """% a comment
 @RELATION people
 @ATTRIBUTE 'body height' NUMERIC
-@ATTRIBUTE colour {red,green,'light blue'}
+@ATTRIBUTE color {red,green,'light blue'}
 @ATTRIBUTE note STRING
 @attribute 'the day' DATE "dd/MM/yyyy HH:mm"
 @attribute x REAL [-5,5]
@@ -235,9 +235,9 @@ SPARSE = """@RELATION sparse
 def test_arff_gives_numbers_categories_strings_dates_and_missing_values(tmp_path, encoding) -> None:
     (tmp_path / "t.arff").write_bytes(ARFF.encode(encoding))
     frame = read_table(Location.at(str(tmp_path / "t.arff")))
-    assert list(frame) == ["body height", "colour", "note", "the day", "x", "z", "class"]
+    assert list(frame) == ["body height", "color", "note", "the day", "x", "z", "class"]
     assert frame["body height"].tolist()[::2] == [1.5, -2000.0]
-    assert frame["colour"].dropna().tolist() == ["red", "light blue"]
+    assert frame["color"].dropna().tolist() == ["red", "light blue"]
     assert frame["note"].dropna().tolist() == ["a, b", "c"]
     assert frame["the day"].tolist() == [pd.Timestamp(2024, 3, 5, 10, 30), pd.NaT, pd.NaT]
     assert frame["class"].tolist()[:2] == ["kr\u00e4nklich", "sehr gesund"]
@@ -351,7 +351,7 @@ def in_two_levels() -> pd.DataFrame:
 def test_two_level_column_names_are_joined(tmp_path, target) -> None:
     in_two_levels().to_parquet(tmp_path / "t.parquet")
     of_file = read(tmp_path / "t.parquet", target=target, drop=("('A', 'count')",))
-    assert list(of_file.X) == ["A_a", "A_b", "A_c", "A_colour"]
+    assert list(of_file.X) == ["A_a", "A_b", "A_c", "A_color"]
     frame = checked_frame(in_two_levels())
     assert "A_a" in frame.attrs[NOTES][0]
     assert dataset(frame, target, drop=("A_count",)).digest() == of_file.digest()

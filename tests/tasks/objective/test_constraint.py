@@ -216,18 +216,18 @@ def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
 
 def test_dropped_column_still_gives_the_groups(tmp_path) -> None:
     table = str(write_table(tmp_path))
-    constraint = (parse_constraint("group_gap(colour)<=1"),)
-    options = StudyOptions(constraint=constraint, drop=("colour", "b"))
+    constraint = (parse_constraint("group_gap(color)<=1"),)
+    options = StudyOptions(constraint=constraint, drop=("color", "b"))
     aside = options.source.aside
-    assert aside == ("colour",)
+    assert aside == ("color",)
     kept = read_source(Source(table, target="target"))
-    dropped = read_source(Source(table, target="target", drop=("colour",), aside=aside))
-    assert "colour" not in dropped.X
-    quantity = Quantity("group_gap", "colour")
+    dropped = read_source(Source(table, target="target", drop=("color",), aside=aside))
+    assert "color" not in dropped.X
+    quantity = Quantity("group_gap", "color")
     check_measurable(quantity, dropped)
-    pd.testing.assert_series_equal(dropped.columns["colour"], kept.X["colour"])
-    assert list(stored(dropped, tmp_path).aside) == ["colour"]
-    without = read_source(Source(table, target="target", drop=("colour",)))
+    pd.testing.assert_series_equal(dropped.columns["color"], kept.X["color"])
+    assert list(stored(dropped, tmp_path).aside) == ["color"]
+    without = read_source(Source(table, target="target", drop=("color",)))
     assert without.digest() != dropped.digest()
 
 

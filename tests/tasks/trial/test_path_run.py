@@ -250,7 +250,7 @@ def test_search_ignores_test_rows(context) -> None:
     test = load_split(store, context.problem.split).held_out(REFIT)
     X, y = dataset.X.copy(), dataset.y.copy()
     X.loc[test, ["a", "b", "c", "count"]] = 1e6
-    X.loc[test, "colour"] = X["colour"].iloc[0]
+    X.loc[test, "color"] = X["color"].iloc[0]
     y[test] = 1 - y[test]
     scrambled = replace(dataset, X=canonical(X), y=y)
     problem = replace(context.problem, dataset=import_dataset(scrambled, store))

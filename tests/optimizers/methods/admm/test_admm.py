@@ -52,7 +52,7 @@ from prefect_tune.optimizers.methods.admm.splitting import (
 )
 from prefect_tune.optimizers.methods.admm.values import ThetaMin
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
-from prefect_tune.optimizers.search.maximise import GaussianSearch
+from prefect_tune.optimizers.search.maximize import GaussianSearch
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.vectors import grid_of
 from prefect_tune.tasks.catalogue.spaces import SPACES

@@ -142,7 +142,7 @@ def seen(*trials: Trial, objective: Objective = CURVES) -> tuple[list[int], np.n
     """Return epochs, losses and inputs of the points that the model is conditioned on."""
     belief = learner(objective).recall(curves(*trials), {})
     process = belief.process.process
-    scores = process.offset + process.scale * process.standardised
+    scores = process.offset + process.scale * process.standardized
     epochs = [round(t * T_MAX) for t in process.inputs[:, -1]]
     return epochs, belief.scores.losses(scores[:, 0]), process.inputs[:, :-1]
 

@@ -1,6 +1,6 @@
 """Twelve trials from four spaces: matrices, held-out predictions, losses and cache hits.
 
-    python -m observed_behaviour.evaluations INPUTS OUT.json
+    python -m observed_behavior.evaluations INPUTS OUT.json
 
 Runs four studies, each in its own store, and reads the stored results of every step, trial and
 fold. Matrices and predictions are compared by content, because keys contain the versions of the
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from observed_behaviour.product import in_home, printed, printed_json
+from observed_behavior.product import in_home, printed, printed_json
 from prefect_tune import local_server, tune
 
 __all__ = ["STUDIES", "main"]
@@ -27,7 +27,7 @@ __all__ = ["STUDIES", "main"]
 STUDIES: Mapping[str, Mapping[str, Any]] = {
     "healthcare": {"data": "events.csv", "labels": "labels.csv", "target": "boolean_value"},
     "modern": {"data": "classes.csv"},
-    "regression": {"data": "numbers.csv", "drop": ["b", "colour"]},
+    "regression": {"data": "numbers.csv", "drop": ["b", "color"]},
     "random_forest": {"data": "whole.csv", "epochs": 12},
 }
 """By space, parameters of `tune` that are not the same for all."""

@@ -1,6 +1,6 @@
 """Search for the candidates with the largest improvement, by gradients or from a pool.
 
-`maximise` starts from Sobol points and the best observed candidates. L-BFGS-B optimizes the
+`maximize` starts from Sobol points and the best observed candidates. L-BFGS-B optimizes the
 continuous hyperparameters. Then neighboring integers, other categories and other algorithms are
 tried. A pool needs no gradients: half of its candidates are drawn from the prior, and half are near
 the best candidates, by normal steps of many widths and by switched choices. Entropy search draws
@@ -25,7 +25,7 @@ from prefect_tune.optimizers.space.vectors import (
     Array,
     Candidates,
     CandidateSpace,
-    neighbours,
+    neighbors,
     reflected,
 )
 from prefect_tune.optimizers.trials.earlier import OlderTrials
@@ -100,7 +100,7 @@ _POLISH_ITERATIONS = 15
 _N_CLIMBS = 2
 
 
-def maximise(
+def maximize(
     acquisition: AugmentedImprovement,
     inputs: PipelineInputs,
     observed: Candidates,
@@ -130,7 +130,7 @@ def maximise(
     units = qmc.Sobol(d, rng=rng).random_base2(_SOBOL)[: len(drawn)] if d else drawn.units
     pool = Candidates(drawn.algorithms, lower + units * (upper - lower)).joined(starts)
     for deviation in (0.2, 0.05):
-        near, _ = neighbours(space, starts, _N_NEIGHBOURS, rng, deviation)
+        near, _ = neighbors(space, starts, _N_NEIGHBOURS, rng, deviation)
         pool = pool.joined(near)
     pool = inputs.snapped(Candidates(pool.algorithms, np.clip(pool.units, lower, upper)))
     scores = score(pool)
@@ -184,7 +184,7 @@ def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) ->
     rows = np.array(moved, dtype=np.float64).reshape(len(moved), leader.units.shape[1])
     around = Candidates(np.repeat(leader.algorithms, len(moved), axis=0), rows)
     if space.space.n_paths > 1:
-        near, _ = neighbours(space, leader, 4 * _N_NEIGHBOURS, rng, 0.05)
+        near, _ = neighbors(space, leader, 4 * _N_NEIGHBOURS, rng, 0.05)
         around = around.joined(inputs.snapped(near))
     return around
 

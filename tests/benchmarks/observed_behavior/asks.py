@@ -1,6 +1,6 @@
 """The first 40 proposals of every method and variant, on three worlds with four workers.
 
-    python -m observed_behaviour.asks OUT.json [--only bapi ...]
+    python -m observed_behavior.asks OUT.json [--only bapi ...]
 
 A world is a space and the outcome of each query, which depends only on the query: loss, seconds of
 each step, measured quantities, or a failure. Workers are simulated, so the same code makes the same
@@ -31,7 +31,7 @@ from ConfigSpace import (
     Integer,
 )
 
-from observed_behaviour.product import made
+from observed_behavior.product import made
 from prefect_tune.optimizers import (
     METHODS,
     Algorithm,

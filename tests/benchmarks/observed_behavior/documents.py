@@ -1,7 +1,7 @@
 """Output of `show`, `trials`, `report` and `compare` for three recorded studies and a comparison.
 
-    python -m observed_behaviour.documents record INPUTS FOLDER
-    python -m observed_behaviour.documents read FOLDER OUT.json
+    python -m observed_behavior.documents record INPUTS FOLDER
+    python -m observed_behavior.documents read FOLDER OUT.json
 
 The old side records the store, and each side reads a copy, so seconds and times are equal. A new
 side with a changed schema reads the store after its upgrade.
@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from observed_behaviour.product import in_home, printed_json
+from observed_behavior.product import in_home, printed_json
 from prefect_tune import compare, local_server, tune
 
 __all__ = ["NOT_COMPARED", "STUDIES", "main"]
