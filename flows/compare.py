@@ -1,4 +1,4 @@
-"""The flow `compare`: one study per method and repeat, each on one worker with an empty cache."""
+"""The flow `compare`: one study per method and repeat, on one worker and with an empty cache."""
 
 from functools import partial
 from typing import Any
@@ -64,8 +64,8 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
         The standings that `prefect-tune compare --json` prints.
 
     Raises:
-        BadInput, UnknownName, StoreRefused: If an option cannot be used, before any work starts.
-        StudyFailed: If not a single trial was completed.
+        BadInput, UnknownName, StoreRefused: If an option is invalid; raised before any work starts.
+        StudyFailed: If no trial was completed.
     """
     parameters = dict(locals())
     comparison = HANDOVER.take(parameters)

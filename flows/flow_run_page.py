@@ -1,4 +1,4 @@
-"""Prefect's view of a study: the page of its flow run, and events for automations."""
+"""A study in Prefect: artifacts on the page of its flow run, and events for automations."""
 
 import logging
 import re
@@ -41,20 +41,20 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def artifact_key(name: str, part: str) -> str:
-    """Return the artifact key for a part of the page named `name`.
+    """Return the Prefect artifact key for a part of the page that shows the study `name`.
 
     >>> artifact_key("responders", "summary"), artifact_key("A.b", "summary")
     ('responders-summary', 'a-b-4ff54a-summary')
     """
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    if plain != name:  # otherwise `a.b` and `a_b` would be versions of one artifact
+    if plain != name:  # keeps `a.b` and `a_b` from sharing an artifact
         plain = f"{plain}-{sha256(name.encode()).hexdigest()[:_DIGEST]}".lstrip("-")
     return f"{plain}-{part}"
 
 
 @dataclass
 class RunArtifact:
-    """An artifact of a flow run; `kind` is `markdown` or `progress`."""
+    """A Prefect artifact of a flow run; `kind` is `markdown` or `progress`."""
 
     key: str
     kind: str
@@ -82,7 +82,7 @@ class RunArtifact:
 def shown_on_page(
     study: Study, observer: Observer, progress: Progress, outage: OutageNote
 ) -> Iterator["FlowRunPage"]:
-    """Yield the page of the current flow run as an observer; publish it during the body."""
+    """Yield an observer that publishes the current flow run's page during the `with` block."""
     page = FlowRunPage(study, observer, progress, outage)
     page.update()
     try:
@@ -94,10 +94,10 @@ def shown_on_page(
 
 
 class FlowRunPage:
-    """The page of a flow run: an observer that passes everything on to `observer`.
+    """The page of a flow run, kept up to date by an observer that also calls `observer`.
 
-    Runs of a series or of a deployment share the keys of artifacts, so Prefect shows their
-    artifacts as versions of one. `outage` reports an unreachable server.
+    Runs of the same series or deployment share artifact keys, so Prefect shows their artifacts as
+    versions of one artifact. `outage` reports an unreachable server.
     """
 
     def __init__(
@@ -116,22 +116,22 @@ class FlowRunPage:
         self._error: Exception | None = None
 
     def note(self, text: str) -> None:
-        """Pass on a note."""
+        """Pass a note to `observer`."""
         self._observer.note(text)
 
     def warn(self, text: str) -> None:
-        """Pass on a warning."""
+        """Pass a warning to `observer`."""
         self._observer.warn(text)
 
     def tick(self, progress: Progress) -> None:
-        """Receive the progress; report once if the page cannot be published."""
+        """Pass the progress to `observer`; report once if the page cannot be published."""
         self._progress = progress
         if self._error is not None:
             self._outage.say(self._error)
         self._observer.tick(progress)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Update the page, unless it was updated a moment ago."""
+        """Pass the trial to `observer`, and update the page unless it was updated a moment ago."""
         self._progress = progress
         if monotonic() >= self._next_update:
             self.update()
@@ -160,7 +160,7 @@ class FlowRunPage:
                 shares.append(progress.seconds / progress.seconds_total)
             if progress.trials_total:
                 shares.append((progress.n_begun - len(progress.running)) / progress.trials_total)
-            done = round(100 * min(max(shares), 0.99), 1)  # relative to the bound that is nearest
+            done = round(100 * min(max(shares), 0.99), 1)  # relative to the nearest bound
             self._share.publish(100.0 if view.state == "complete" else done, line)
             self._error = None
         except Exception as error:  # a study does not depend on what Prefect shows
@@ -170,7 +170,7 @@ class FlowRunPage:
 
 
 def summary(view: StudyView) -> str:
-    """Return the lines of `show` as Markdown, with the user's strings escaped."""
+    """Return the output of `show` as Markdown, with the user's strings escaped."""
     title, best = "No trial leads yet", view.incumbent
     if best is not None:
         part = bracketed(escaped(best.fidelity))
@@ -182,9 +182,9 @@ def summary(view: StudyView) -> str:
 
 
 def send_event(kind: Literal["study", "series"], name: str, event: str, **payload: Any) -> None:
-    """Send an event on a study or a series; without a server, or on an error, do nothing.
+    """Send an event about a study or series. Without a server, or on an error, do nothing.
 
-    An event is sent in the background and may be lost with the server. Prefect adds the flow run,
+    Events are sent in the background and are lost if the server is down. Prefect adds the flow run,
     its deployment and its tags as related resources.
     """
     if get_current_settings().api.url is None:  # Prefect would start a server for the event

@@ -1,4 +1,4 @@
-"""The search loop: ask, start trials in free slots, tell outcomes, until the search ends.
+"""The search loop: ask the method, start trials in free slots, and tell the method outcomes.
 
 `TimeLimit` predicts how long the next trial may take.
 """
@@ -37,14 +37,14 @@ _PILOT_ROWS = 10_000
 
 
 class TimeLimit:
-    """Time limits of trials, by predicted costs, unless the user has set a limit.
+    """Time limits of trials, based on predicted costs unless the user has set a limit.
 
     The first trial of a model's algorithm may use a share of the remaining worker-seconds (see
-    `Costs.allowed_seconds`). Later trials of the algorithm may take as long as predicted from
-    measured costs (the median) plus three standard deviations. Each limit is at least a quarter of
-    the remaining time, but this minimum is never below 5 s or above 30 s and, for a trial on a
-    subset of the rows, never above 1.5 times the allowed seconds. Without a time budget, no limit
-    exceeds the plan's `most_seconds`. A rerun trial gets 2.5 times `most_seconds`.
+    `Costs.allowed_seconds`). The limit of later trials is the predicted median cost plus three
+    standard deviations. Each limit is at least a quarter of the remaining time. This minimum itself
+    stays between 5 and 30 s and, for a trial on a subset of the rows, below 1.5 times the allowed
+    seconds. Without a time budget, no limit exceeds the plan's `most_seconds`. A rerun trial gets
+    2.5 times `most_seconds`.
     """
 
     def __init__(self, costs: Costs, most_seconds: float, *, is_adaptive: bool) -> None:
@@ -72,17 +72,18 @@ class TimeLimit:
         share = self._costs.share_seconds(query.configuration, budget)
         if is_first:
             limits.append(share)
-        elif query.epochs is not None:  # the time of training in epochs is not predicted
+        elif query.epochs is not None:  # training times in epochs are not predicted
             limits.append(share / budget.n_workers)
         if self._costs.is_known(query.configuration):
             limits.append(self._costs.seconds(query, _DEVIATIONS))
         return min(most, max(limits))
 
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
-        """Return the longest predicted duration with which a trial may start; None without a pilot.
+        """Return the longest duration that a pilot may predict for a trial to start, or None.
 
-        If rows are many, a pilot precedes the first trial of a model's algorithm or of another
-        potentially slow algorithm, unless the trial is a rerun or has no limit.
+        On large data, a pilot on few rows precedes the first trial of a model's algorithm or of
+        another potentially slow algorithm. Returns None if no pilot is needed: for small data, for
+        a rerun, and for a trial without a limit.
         """
         is_small = self._costs.rows(trial.query) < _PILOT_ROWS
         is_again = trial.attempts or trial.number == self.lifted
@@ -120,7 +121,7 @@ def progress_of(
     *,
     phase: str = "",
 ) -> Progress:
-    """Return the progress of a study."""
+    """Return the present progress of a study."""
     return Progress(
         study=study.name,
         metric=study.plan.metric,
@@ -138,13 +139,14 @@ def progress_of(
 
 @dataclass
 class StudySearch:
-    """One search of a study.
+    """One search in a study.
 
     Attributes:
-        numbers: Waiting trials that the search is restricted to; None for a whole search.
-        reserve: Function that returns the seconds to reserve for work after the search. Its
-            argument is the largest possible reserve, a quarter of the budget.
-        requests: Requests to end the run; after a request, running trials are finished, and no
+        numbers: Numbers of the only trials that the search may run; None for a search without
+            restriction.
+        reserve: Function that returns the seconds to reserve for work after the search. The
+            function's argument is the largest possible reserve, a quarter of the budget.
+        requests: Requests to end the run. After a request, running trials are finished, but no
             further trial is started.
     """
 
@@ -170,7 +172,7 @@ class StudySearch:
         )
 
     def run(self) -> str:
-        """Run trials until the search ends, then wait for running trials; return the reason.
+        """Run trials until the search ends, and wait for the last trials; return why it ended.
 
         If time is up or the flow is interrupted, running trials are stopped and requeued for the
         next session of the study. Raises `NoWorkers` if no usable worker is left, or if no worker
@@ -187,7 +189,7 @@ class StudySearch:
                 for ended in self.running.collect(_TICK_SECONDS):
                     self._settle(ended)
                 if reason and self.study.next_waiting(self.numbers) is not None:
-                    reason = ""  # a worker died, and its trial was requeued
+                    reason = ""  # a worker has died, and its trial was requeued
                 self.observer.tick(self._progress())
                 if self._is_spent():
                     for trial in self.running.cut():
@@ -202,13 +204,13 @@ class StudySearch:
         return reason
 
     def _obey(self) -> None:
-        """Raise if the run was suspended or ended in Prefect."""
+        """Raise `Pause` or `Abort` if a person has suspended or ended the run in Prefect."""
         if not self.requests.may_ask:
             self.observer.note("ended in Prefect")
             self.requests.obey()
 
     def _start_trials(self) -> str:
-        """Start trials in all free slots; return the reason to end, or ""."""
+        """Start trials in all free slots; return the reason to end the search, or ""."""
         while self.requests.may_ask and self.running.has_room():
             if not self.pace.may_submit(self.running.n_task_runs):
                 return ""
@@ -230,7 +232,7 @@ class StudySearch:
         return ""
 
     def _is_passed_over(self, trial: Trial) -> bool:
-        """Return whether to skip a trial, because its algorithm has only exceeded limits so far."""
+        """Return whether to skip a trial because all trials of its algorithm exceeded limits."""
         costs = self.study.optimizer.costs
         if self._has_result or trial.attempts or self.n_passed_over == _MOST_UNENDED:
             return False
@@ -239,7 +241,7 @@ class StudySearch:
         return is_late and self.numbers is None and not costs.models <= costs.seen
 
     def _next(self) -> tuple[Trial | None, str]:
-        """Return the next trial or the reason to end; return neither while the method waits."""
+        """Return the next trial or the reason to end; return neither if the method must wait."""
         if self._is_spent():
             return None, _TIME_USED
         if self._seconds_left() <= 0 and self.running.n_running:
@@ -273,7 +275,7 @@ class StudySearch:
     def _budget(self) -> Budget:
         totals = self.study.trials.totals
         left = self._seconds_left()
-        if left <= 0:  # no result yet, see `_is_spent`
+        if left <= 0:  # a study without a result, see `_is_spent`
             left = _LATE_SECONDS
         return Budget(
             trials_spent=totals.told,
@@ -293,7 +295,7 @@ class StudySearch:
         return left if left > 2 * max_reserved else left - self.reserve(max_reserved)
 
     def _is_spent(self) -> bool:
-        """Return whether time is up; a study without a result may wait for the first result."""
+        """Return whether time is up. A study without a result may wait longer for a result."""
         if self._seconds_left() > 0:
             return False
         if self._has_result:
@@ -345,11 +347,11 @@ class StudySearch:
         self._run_cheapest()
 
     def _run_cheapest(self) -> None:
-        """Rerun the cheapest trial without a limit if no trial would finish within the limit.
+        """Rerun the cheapest trial without a limit if trials keep exceeding the time limit.
 
-        The limit is lifted after ten trials have timed out, or after all models have been tried.
-        After two timeouts, the limit is also lifted if no new trial may start, or if the budget
-        would soon be too short for the cheapest trial.
+        The limit is lifted after ten timeouts, or after all models have been tried. After two
+        timeouts, the limit is also lifted if no new trial may start, or if the budget would soon be
+        too short for the cheapest trial.
         """
         if self.numbers is not None or self.time_limit.lifted is not None or self._has_result:
             return
@@ -381,6 +383,6 @@ class StudySearch:
         return totals.told > totals.failed
 
     def _unended(self) -> list[Trial]:
-        """Return trials that exceeded their limit, or were predicted to exceed it."""
+        """Return trials that exceeded their time limit, or were predicted to exceed the limit."""
         failed = (t for t in self.study.trials.values() if t.failure is not None and t.attempts)
         return [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]

@@ -53,12 +53,12 @@ def run_study(
     numbers: Collection[int] | None = None,
     at_start: Callable[[Study], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Search until the stop rule holds, fit the final model, and return a summary.
+    """Search until the stop rule is met, fit the final model, and return a summary.
 
-    If `numbers` is given, exactly the waiting trials with these numbers are run. `at_start` is
-    called with the study after this process has acquired the study's lease. The summary is the
-    output of `prefect-tune show --json`. Raises `BadInput` if another process runs the study or the
-    cluster cannot be used, and `StudyFailed` if nothing was evaluated or no trial can be the final
+    If `numbers` is given, only the waiting trials with these numbers are run. `at_start` is called
+    with the study as soon as this process holds the study's lease. The summary is the output of
+    `prefect-tune show --json`. Raises `BadInput` if another process runs the study or the cluster
+    cannot be used, and `StudyFailed` if nothing was evaluated or no trial can become the final
     model.
     """
     flow_run_id = UUID(str(flow_run.id))
@@ -112,7 +112,7 @@ def run_study(
             prepared.store.index.usage.flush()
             observer.write()
             view = read_study(prepared.store, study.name)
-            if view.state == "complete":  # otherwise this retries a study that was stopped
+            if view.state == "complete":  # false after a retry of an interrupted study
                 loss = None if view.incumbent is None else view.incumbent.loss
                 seconds, test_loss = view.seconds.total, view.test_loss
                 _send(study, "study-completed", loss=loss, test_loss=test_loss, seconds=seconds)
@@ -120,7 +120,7 @@ def run_study(
 
 
 def _send(study: Study, event: str, **payload: Any) -> None:
-    """Send an event on the end of a study."""
+    """Send a Prefect event about the end of a study."""
     plan, totals = study.plan, study.trials.totals
     send_event(
         "study",

@@ -1,6 +1,6 @@
-"""The flows `tune`, one flow run per session of a study, and `retry`, for failed trials.
+"""The flow `tune`, which runs a session of a study, and the flow `retry`, for failed trials.
 
-If `data` is a DataFrame, the flow's parameters contain only a name for the DataFrame.
+If `data` is a DataFrame, Prefect stores only a name for the DataFrame as the parameter.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ _OF_PREFECT = ("return_state", "wait_for")
 
 
 class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
-    """A flow that accepts DataFrames of pandas and of all libraries that narwhals knows."""
+    """A flow that accepts DataFrames of pandas and of every library that narwhals supports."""
 
     @overload  # type: ignore[override] # Prefect's come in another order
     def __call__(
@@ -59,7 +59,7 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
 
     @errors_for_caller()
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the flow; raise `BadInput` if only `test` is a DataFrame, and `data` is not."""
+        """Call the flow; raise `BadInput` if `test` is a DataFrame but `data` is not."""
         of_prefect = {name: kwargs.pop(name) for name in _OF_PREFECT if name in kwargs}
         bound = signature(self.fn).bind(*args, **kwargs)
         call = partial(super().__call__, **of_prefect)
@@ -80,13 +80,13 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
     def frame_taken(
         self, parameters: Mapping[str, Any]
     ) -> Iterator[tuple[dict[str, Any], PreparedStudy]]:
-        """Prepare a study of a DataFrame, and hand the study to the flow called in the body.
+        """Prepare a study of a DataFrame, and hand the study to the flow that is called next.
 
-        Because Prefect stores and shows parameters, the flow gets only the name of the DataFrame;
-        the content is in the store. Yields the parameters for calling the flow, and the study.
+        Because Prefect stores and shows parameters, the flow gets only the name of the DataFrame.
+        The rows are in the store. Yields the parameters for calling the flow, and the study.
 
         Raises:
-            BadInput, UnknownName, StoreRefused: If an option cannot be used.
+            BadInput, UnknownName, StoreRefused: If an option is invalid.
         """
         frame, target = with_target(checked_frame(parameters["data"]), parameters.get("target"))
         named = {**parameters, "data": frame_name(frame), "target": target}
@@ -163,17 +163,18 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     no_cache: bool = False,
     task_runs: str | None = None,
 ) -> dict[str, Any]:
-    """Tune a pipeline: search for its algorithms and their hyperparameters.
+    """Tune a pipeline: search for the best algorithms and hyperparameters.
 
-    In a call from Python, `data` can be a DataFrame of pandas, polars, pyarrow or another library;
-    `target` is then one of its columns or the target values, and `test` can be a DataFrame too.
+    If you call the flow from Python, `data` can also be a DataFrame of pandas, polars, pyarrow or
+    another library. With a DataFrame, `target` can also be the target values, and `test` a
+    DataFrame.
 
     Returns:
         The summary that `prefect-tune show --json` prints.
 
     Raises:
-        BadInput, UnknownName, StoreRefused: If an option cannot be used, before any work starts.
-        StudyFailed: If nothing was evaluated, or no trial can be the model.
+        BadInput, UnknownName, StoreRefused: If an option is invalid; raised before any work starts.
+        StudyFailed: If nothing was evaluated, or no trial can become the final model.
     """
     parameters = dict(locals())
     prepared = HANDOVER.take(parameters)
@@ -212,9 +213,9 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     trial_timeout: str | None = None,
     trial_memory: str | None = None,
 ) -> dict[str, Any]:
-    """Rerun failed trials of a study, by default all.
+    """Rerun failed trials of a study, by default all failed trials.
 
-    Reruns come on top of the study's budget.
+    Reruns do not count against the study's budget.
 
     Returns:
         The summary that `prefect-tune show --json` prints.

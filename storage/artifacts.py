@@ -1,9 +1,9 @@
-"""The artifact store: bytes under an fsspec URL, and their index.
+"""The artifact store: files under an fsspec URL, and their index in a database.
 
 `cache/` holds step results within a byte budget, and `records/` holds files that are never evicted.
-An artifact is a folder of parts, written under a temporary name and published in one move. Readers
-find the parts and their digests in the index. A damaged or missing part counts as a miss, with a
-warning.
+An artifact is a folder of files, called parts. The folder is written under a temporary name and
+published in one move. Readers find the parts and their digests in the index. A damaged or missing
+part counts as a cache miss, with a warning.
 """
 
 import json
@@ -57,11 +57,11 @@ class Made:
     """The result of a step, before it is stored.
 
     Attributes:
-        parts: Canonical values by name.
-        summary: JSON values that enter the keys of later steps.
+        parts: Values of the parts in canonical form, by name.
+        summary: JSON values that become part of the keys of later steps.
         seconds: Time to make the result, including `held_out_seconds`.
         in_memory: Names of the pickled parts to keep in memory.
-        held_out_seconds: Time spent on the held-out rows.
+        held_out_seconds: Time to transform or predict the held-out rows.
         mappable: Whether to write frames and vectors for memory mapping; see `codec.encode`.
     """
 
@@ -74,10 +74,10 @@ class Made:
 
 
 class MemoryTier:
-    """Cache of artifact parts in memory, by place and name. A budget of 0 bytes disables the cache.
+    """Cache of artifact parts in memory, by folder and name. A budget of 0 bytes disables caching.
 
-    The cache holds read-only arrays and the checked bytes of pickles, which every reader unpickles
-    anew. Every publication has a new place, so no stale value is returned.
+    The cache holds read-only arrays and the verified bytes of pickles. Every reader unpickles the
+    bytes anew. Every publication has a new folder, its `place`, so no stale value is returned.
     """
 
     def __init__(self, budget_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
@@ -92,7 +92,7 @@ class MemoryTier:
             return self._values.get((place, name), (None,))[0]
 
     def put(self, place: str, name: str, value: Any) -> None:
-        """Keep a read-only matrix, or the bytes of a pickle, if they fit."""
+        """Cache a read-only matrix, or the bytes of a pickle, unless larger than the budget."""
         from prefect_tune.storage.matrices import frozen_bytes
 
         is_pickle = isinstance(value, bytes | memoryview)
@@ -102,7 +102,7 @@ class MemoryTier:
                 self._values[place, name] = value, size_bytes
 
     def drop(self, place: str) -> None:
-        """Drop all values of a place."""
+        """Drop all cached values of one publication."""
         with self._lock:
             for known in [known for known in self._values if known[0] == place]:
                 del self._values[known]
@@ -113,13 +113,13 @@ class ArtifactStore:
 
     Args:
         address: Address of the store. A local folder is created if it does not exist.
-        budget_bytes: New byte budget of the cache; None keeps the store's budget.
+        budget_bytes: New byte budget of the cache; None keeps the present budget.
         memory_bytes: Byte budget of this process's memory tier.
-        is_read: Whether the caller only reads. If so, the store may be read-only.
+        is_read: Whether the caller only reads, so that a read-only store suffices.
 
     Raises:
-        StoreRefused: If the folder is not writable, belongs to another index, or has another
-            version's format; or if a remote URL is given without a database.
+        StoreRefused: If the folder is not writable, belongs to another index, or has the format of
+            another version; or if a remote URL is given without a database.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class ArtifactStore:
         return is_there(address, Files(address.url))
 
     def close(self) -> None:
-        """Write the collected usage and close the database."""
+        """Write the usage counts collected in memory, and close the database."""
         try:
             self.index.usage.flush()
         except Exception as error:  # a failed count must not fail the work
@@ -208,15 +208,15 @@ class ArtifactStore:
         *,
         is_missed: bool = False,
     ) -> tuple[Entry, Made | None]:
-        """Serve an artifact from the cache, or let one of the workers that need it make it.
+        """Serve an artifact from the cache, or make the artifact if no other worker is making it.
 
         Args:
-            entry: Entry that requests the artifact.
+            entry: Entry that describes the requested artifact.
             lineage: Lineage of the entry's key, stored with the artifact as its provenance.
             make: Function that makes the artifact.
-            is_whole: Function that returns whether the artifact's records exist, too.
-            is_missed: Whether the caller has just looked the artifact up in vain. If so, the
-                artifact is looked up only under the lease.
+            is_whole: Function that returns whether the records of the artifact exist as well.
+            is_missed: Whether the caller has just failed to find the artifact, so that the first
+                lookup without a lease is skipped.
 
         Returns:
             The entry, and the new result (None if the artifact was served from the cache).
@@ -268,11 +268,11 @@ class ArtifactStore:
         lineage: Mapping[str, Any],
         lease: HeldLease[Any] | None = None,
     ) -> Entry:
-        """Store an artifact, evicting others as the budget demands.
+        """Store an artifact, and evict other artifacts if the cache is over its budget.
 
-        `entry` has a `place` if the journal lists this write already. `lease` is the lease for
-        making the artifact, and is released with the write. Returns the stored entry. If the cache
-        refused the artifact, the entry's `is_present` is False.
+        `entry` has a `place` if the journal already lists this write. `lease` is the lease for
+        making the artifact; the write releases the lease. Returns the stored entry, whose
+        `is_present` is False if the cache refused the artifact.
         """
         entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)
         try:
@@ -300,7 +300,7 @@ class ArtifactStore:
     def _publish(
         self, folder: str, entry: Entry, made: Made, lineage: Mapping[str, Any]
     ) -> tuple[Entry, EncodedParts | None]:
-        """Publish an artifact; return its entry, and its parts (None if not published)."""
+        """Publish an artifact; return its entry, and its parts (None if publishing failed)."""
         about = {"key": entry.key, "lineage": dict(lineage)}
         extra_files = {_PROVENANCE_FILE: json.dumps(about, indent=1).encode()}
         try:
@@ -326,11 +326,12 @@ class ArtifactStore:
     def _admit(
         self, entry: Entry, lease: HeldLease[Any] | None, *, is_published: bool
     ) -> tuple[bool, list[Publication]]:
-        """Enter an artifact in the index, and in the cache if the cache admits the artifact.
+        """Add an artifact to the index, and to the cache unless the cache refuses the artifact.
 
         While the cache has room, every artifact is admitted. A full cache refuses artifacts that
-        are cheaper to make than to read, and evicts unpinned artifacts (see `evict`) to make room
-        for others. Returns whether the artifact is present, and the publications to delete.
+        are cheaper to make than to read. For other artifacts, the cache makes room by evicting
+        unpinned artifacts (see `evict`). Returns whether the artifact is present, and the
+        publications to delete.
         """
         publication = artifact_folder(entry.key), entry.place
         with self.database.write() as connection:
@@ -367,7 +368,7 @@ class ArtifactStore:
     def prune(self, size_bytes: int, changes: Mapping[str, int] = MappingProxyType({})) -> int:
         """Evict artifacts until the cache has at most `size_bytes`; return the number evicted.
 
-        `changes` are new values for columns of the store's row.
+        `changes` are new values for columns of the database row that describes the store.
         """
         with self.database.write() as connection:
             store = connection.execute(LOCKED_STORE).one()
@@ -379,18 +380,18 @@ class ArtifactStore:
         return len(gone)
 
     def forget(self, entry: Entry) -> None:
-        """Remove this publication of an artifact. The artifact is recomputed on demand."""
+        """Remove an artifact from the cache. The artifact is recomputed on demand."""
         with self.database.write() as connection:
             connection.execute(LOCKED_STORE)
             gone, _ = remove(connection, [entry.key], place=entry.place)
         self._delete(gone)
 
     def sweep(self) -> int:
-        """Delete the files of writes and deletions that dead processes left; return how many."""
+        """Delete files left by dead processes; return the number of publications deleted."""
         return self._delete(self.index.journal.abandoned())
 
     def _delete(self, publications: Sequence[Publication]) -> int:
-        """Delete publications; return how many were deleted. `sweep` deletes the others later."""
+        """Delete publications; return the number deleted. `sweep` retries failed deletions."""
         deleted = []
         for folder, place in publications:
             self.memory.drop(place)
@@ -417,7 +418,7 @@ class ArtifactStore:
         self._warn_once(f"step result {entry.key[:12]} was not cached: {why}", type(error).__name__)
 
     def _warn_once(self, text: str, what: str) -> None:
-        """Warn once of a fault (`what`) that may recur with every artifact."""
+        """Warn only once about a fault (`what`) that may recur with every artifact."""
         if what not in self._warned:
             self._warned.add(what)
             warn("artifacts", text, what)

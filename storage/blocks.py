@@ -1,4 +1,4 @@
-"""The Prefect block of a store, which a deployment opens by name.
+"""The Prefect block that holds a store's address, so that deployments open the store by name.
 
 A Prefect server finds the block through the entry point `prefect.collections`. To register it by
 hand, run `prefect block register -m prefect_tune.storage.blocks`.
@@ -53,5 +53,5 @@ class ArtifactStoreBlock(Block):
 
     @property
     def address(self) -> StoreAddress:
-        """The store's address, in the form that is sent to workers."""
+        """Address of the store, in the form that is sent to workers."""
         return StoreAddress(self.url, self.database.get_secret_value())

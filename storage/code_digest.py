@@ -14,7 +14,8 @@ _READS_TEXT = re.compile("__doc__|getdoc|getsource")
 def code_digest(tag: str, texts: Iterable[str]) -> str:
     """Return a digest of Python sources that ignores comments, docstrings and layout.
 
-    A source that Python cannot parse, or that reads docstrings or sources, is hashed unchanged.
+    A source is hashed unchanged if Python cannot parse the source, or if the code reads docstrings
+    or source texts.
     """
 
     def meaning(text: str) -> str:
@@ -40,10 +41,10 @@ def parsed(text: str) -> ast.Module:
 
 
 def _tokens(tree: ast.AST) -> Iterator[str]:
-    """Yield the tokens of a syntax tree without positions, empty fields and no-op statements.
+    """Yield the tokens of a syntax tree, without positions, empty fields and no-op statements.
 
-    Unlike `ast.dump`, the function yields the same tokens in all versions of Python, and is not
-    recursive.
+    Unlike `ast.dump`, this function is not recursive and yields the same tokens in all versions of
+    Python.
     """
     waiting: list[object] = [tree]
     while waiting:

@@ -1,16 +1,15 @@
-"""Values as bytes and back: matrices and frames as Parquet, documents as JSON, the rest as pickle.
+"""Encoding of values: matrices and frames as Parquet, documents as JSON, the rest as pickle.
 
 With `mappable`, frames and vectors become uncompressed Arrow files, which can be memory-mapped, and
 sparse matrices become compressed Arrow files, which are faster to read than Parquet.
 
-A pickle uses protocol 5 with out-of-band buffers. The file holds the number of pieces, their
-lengths, and the pieces, so that a reader copies nothing. Values that pickle refuses, such as an
-estimator with a lambda in an attribute, are written by cloudpickle and read in the same way.
+A pickle uses protocol 5 with out-of-band buffers. The file holds the number of buffers, their
+lengths, and the buffers, so that readers need no copy. Values that pickle refuses, such as an
+estimator with a lambda in an attribute, are written by cloudpickle and read like other pickles.
 
 Unpickling executes code, so write access to a store's files must not suffice to run code on
-workers. The index holds the digest of every file, and changed files are never read. If the store
-has a signing key, each pickle also carries an HMAC-SHA256, against attackers who can write the
-index.
+workers. The index holds the digest of every file, and changed files are never read. To stop
+attackers who can write to the index, a signing key adds an HMAC-SHA256 to each pickle.
 """
 
 import hmac
@@ -51,20 +50,20 @@ def layout(value: Any) -> str:
 
 
 def is_mapped(codec: str) -> bool:
-    """Return whether values of a codec are read in place from a memory-mapped file."""
+    """Return whether values of a codec are memory-mapped rather than copied."""
     return codec.startswith(_ARROW)
 
 
 def encode(
     value: Any, about: Mapping[str, Any] = MappingProxyType({}), *, mappable: bool = False
 ) -> Encoded:
-    """Return a value as bytes. Matrices and frames must be canonical.
+    """Return a value as bytes. Matrices and frames must be in canonical form.
 
     Args:
-        value: The value.
+        value: The value to encode.
         about: Origin of the value, as JSON values for the metadata of Parquet and Arrow files.
         mappable: Whether to write frames, vectors and sparse matrices as Arrow files, so that
-            readers can map frames and vectors, and read sparse matrices fast.
+            frames and vectors can be memory-mapped, and sparse matrices are read faster.
 
     Raises:
         NotPicklable: If no codec can encode the value.
@@ -141,7 +140,7 @@ KEY_BLOCK_VARIABLE = "PREFECT_TUNE_SIGNING_KEY_BLOCK"
 
 @cache
 def signing_key() -> bytes | None:
-    """Return the signing key of this process; None if pickles are not signed."""
+    """Return the key by which this process signs pickles; None if pickles are not signed."""
     if key := os.environ.get(KEY_VARIABLE):
         return key.encode()
     if name := os.environ.get(KEY_BLOCK_VARIABLE):
@@ -162,7 +161,7 @@ def key_fingerprint() -> str:
 def sign(key: bytes, where: str, data: bytes | memoryview) -> str:
     """Return the HMAC-SHA256 of a file's bytes, 64 hexadecimal digits.
 
-    `where` is the file's folder and name, so that a signature is valid for this file only.
+    `where` is the folder and name of the file, so that a signature is valid for one file only.
     """
     signature = hmac.new(key, f"prefect-tune pickle\n{where}\n".encode(), "sha256")
     signature.update(data)

@@ -1,8 +1,8 @@
-"""One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL.
+"""The SQL database with index, ledger and leases: SQLite in WAL mode, or PostgreSQL.
 
 SQLite creates a missing database file, and keeps using a file that was moved away. Therefore each
-new connection checks that the file belongs to the store, and processes with leases reconnect before
-every renewal.
+new connection checks that the file belongs to the store, and a process that holds leases reconnects
+before each renewal.
 """
 
 import errno
@@ -86,7 +86,7 @@ class _OtherFile(Exception):  # noqa: N818 - the name states the fault
 
 
 class _SqliteFile:
-    """The file of a SQLite database, and the id of the store it indexes (empty while unknown)."""
+    """The file of a SQLite database, and the id of its store (empty while unknown)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,7 +99,7 @@ class _SqliteFile:
     def check_descriptors(self) -> None:
         """Raise ProcessExhausted if other code has closed the file descriptors of this process.
 
-        A closed descriptor's number is reused, so SQLite would write to another file.
+        The number of a closed descriptor is reused, so SQLite would write to another file.
         """
         with suppress(OSError):
             if os.path.samestat(os.fstat(self._canary), self._null):
@@ -109,10 +109,10 @@ class _SqliteFile:
         )
 
     def probed(self) -> Cause | None:
-        """Return the cause of an error that SQLite reports by one code for several causes.
+        """Return the cause of an error if SQLite's error code could mean several causes.
 
-        To find the cause, a file is written next to the database. The cause is None if writing is
-        forbidden, and `Cause.AWAY` if writing succeeds or the folder is gone.
+        To find the cause, this method writes a file next to the database. The cause is None if
+        writing is forbidden, and `Cause.AWAY` if writing succeeds or the folder is gone.
         """
         probe = self.path.with_name(f".{uuid4().hex}")
         try:
@@ -129,7 +129,7 @@ class _SqliteFile:
     def connecting(
         self, _dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]
     ) -> None:
-        """Handle SQLAlchemy's event before connecting: never create the file of a known store.
+        """Handle SQLAlchemy's event before a connection: never create the file of a known store.
 
         In a read-only folder, SQLite cannot write the log that readers need, so the file is opened
         as immutable.
@@ -163,7 +163,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 class epoch(FunctionElement[float]):  # noqa: N801 - used as a SQL function
-    """Seconds since 1970 by the database's clock, which is the same for all workers."""
+    """Seconds since 1970 by the clock of the database, which all workers share."""
 
     type = Double()
     inherit_cache = True
@@ -180,7 +180,7 @@ def _epoch_postgresql(*_: Any, **__: Any) -> str:
 
 
 class DatabaseLost(StoreLost):
-    """The database does not answer. If `is_final`, waiting does not help."""
+    """The database does not answer. If `is_final` is true, waiting does not help."""
 
     is_final = False
 
@@ -197,7 +197,7 @@ class DatabaseDamaged(StoreLost):
 
 @contextmanager
 def as_written(what: str, remedy: str = "") -> Iterator[None]:
-    """Raise DatabaseDamaged, naming the row `what`, if the body cannot decode the row's values."""
+    """Raise DatabaseDamaged if the `with` block cannot decode a row; the error names `what`."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -215,9 +215,9 @@ def is_outage(error: BaseException) -> bool:
 
 
 class Database:
-    """Connections to one database. A process needs one instance.
+    """Connections to one database. Each process needs only one instance.
 
-    `url` is a SQLAlchemy URL. In a URL given as text, special characters must be quoted.
+    `url` is a SQLAlchemy URL. If the URL is given as a string, special characters must be quoted.
     """
 
     def __init__(self, url: str | URL) -> None:
@@ -265,12 +265,12 @@ class Database:
         return self.engine.dialect.name == "sqlite"
 
     def belong_to(self, store_id: str) -> None:
-        """From now on, refuse a SQLite file that is not the index of this store."""
+        """Refuse any SQLite file that is not the index of this store."""
         if self._file is not None:
             self._file.store_id = store_id
 
     def keep_private(self) -> None:
-        """Make the file of a SQLite database private; SQLite gives its log the same mode."""
+        """Make the file of a SQLite database private; SQLite gives its log file the same mode."""
         if self._file is not None:
             with suppress(OSError):  # SQLite reports the error
                 make_private_file(self._file.path)
@@ -281,7 +281,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Yield a transaction that may write. On SQLite it holds the write lock from the start.
+        """Yield a transaction that may write. On SQLite, the write lock is taken at the start.
 
         Signals are deferred until the transaction ends.
 
@@ -329,7 +329,7 @@ class Database:
 
     @contextmanager
     def _connected(self, engine: Engine) -> Iterator[Connection]:
-        """Yield a connection; if none is free, or a server that once answered is down, wait."""
+        """Yield a connection, after waiting until one is free and the server answers."""
 
         def is_waited_for(error: BaseException) -> bool:
             return is_outage(error) and (
@@ -354,7 +354,7 @@ class Database:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Turn errors of the database in the body into errors that name the database."""
+        """Turn database errors in the `with` block into errors that name the database."""
         try:
             yield
         except IntegrityError:
@@ -378,7 +378,7 @@ class Database:
 
 
 def in_chunks(values: Sequence[Value]) -> Iterator[list[Value]]:
-    """Yield values in lists short enough for one statement."""
+    """Yield values in lists that are short enough for one SQL statement."""
     for first in range(0, len(values), _KEYS_PER_QUERY):
         yield list(values[first : first + _KEYS_PER_QUERY])
 
@@ -392,7 +392,7 @@ def without_password(url: str) -> str:
 
 
 def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:
-    """Insert rows whose primary key is new; return whether exactly one row was inserted."""
+    """Insert rows, skipping known primary keys; return whether exactly one row was inserted."""
     statement = _new_row(connection.dialect.name, table, **computed)
     counting = {"preserve_rowcount": True}
     return connection.execute(statement, rows, execution_options=counting).rowcount == 1

@@ -1,6 +1,7 @@
-"""Eviction of artifacts, and the total size of the cache.
+"""Eviction of artifacts, which keeps the total size of the cache within the budget.
 
-Every change of the total locks the store's row, so all processes together stay within the budget.
+Every change of the total size locks the database row of the store, so that all processes together
+stay within the budget.
 """
 
 from collections import Counter
@@ -30,8 +31,8 @@ def evict(
     """Evict artifacts of at least `surplus_bytes`: cheap ones first, then the least recently used.
 
     Cheap artifacts are faster to recompute than to read. Pinned artifacts are evicted last, and
-    only `with_pinned`. Returns the publications to delete. If evicting all candidates would free
-    too little, returns None and evicts nothing, unless `with_pinned`.
+    only if `with_pinned` is true. Returns the publications to delete. If evicting all unpinned
+    artifacts would free too little, returns None and evicts nothing, unless `with_pinned` is true.
     """
     table, found = artifact_table.c, 0
     victims: list[tuple[str, str]] = []
@@ -60,10 +61,10 @@ def evict(
 def remove(
     connection: Connection, keys: list[str], place: str | None = None
 ) -> tuple[list[Publication], int]:
-    """Mark artifacts as absent and subtract their bytes from the total, in a transaction.
+    """Mark artifacts as absent, and subtract their bytes from the total size of the cache.
 
-    Returns the publications to delete, which are entered in the journal, and their bytes. With
-    `place`, only the publication at this place is removed.
+    Runs in the caller's transaction. Returns the publications to delete, which are entered in the
+    journal, and their bytes. If `place` is given, only the publication in this folder is removed.
     """
     table, freed = artifact_table.c, 0
     gone: list[Publication] = []

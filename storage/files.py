@@ -1,8 +1,8 @@
-"""Folders of encoded parts under an fsspec URL, each published as a whole.
+"""Folders of encoded files under an fsspec URL, each folder published as a whole.
 
-Every publication is a new folder, called a place, below the folder of an artifact or record. Files
+A publication is a new folder, called its place, inside the folder of an artifact or record. Files
 are never replaced. Readers see a complete publication or none, and deleting a publication never
-affects the next one.
+affects the next publication.
 """
 
 import errno
@@ -57,7 +57,7 @@ _CLIENTS = {"botocore", "aiobotocore", "aiohttp", "azure", "gcsfs", "google", "h
 
 
 class Damaged(Exception):  # noqa: N818 - the name states the fault
-    """A part is missing, or its bytes differ from what was written."""
+    """A file is missing, or its bytes differ from the bytes that were written."""
 
     def __init__(self, message: str, *, is_missing: bool = False) -> None:
         super().__init__(message)
@@ -93,10 +93,10 @@ class Part:
     """Description of one file of an artifact or record.
 
     Attributes:
-        file: Path below the folder of the artifact or record.
+        file: Path of the file, relative to the folder of the artifact or record.
         digest: Digest of the bytes (see `keys.digest`).
         codec: Name of the codec that decodes the bytes.
-        signature: HMAC of a pickle; empty without a signing key.
+        signature: HMAC of a pickle; empty if no signing key is set.
     """
 
     file: str
@@ -107,17 +107,17 @@ class Part:
 
 
 def new_place() -> str:
-    """Return the name of a new place, which no publication has had before."""
+    """Return a new folder name that no other publication has."""
     return uuid4().hex[:16]
 
 
 def place_of(parts: Mapping[str, Part]) -> str:
-    """Return the place of published parts."""
+    """Return the name of the folder that contains published parts."""
     return next(iter(parts.values())).file.split("/", 1)[0]
 
 
 class Files:
-    """Folders of encoded parts under a URL, each published as a whole."""
+    """Folders of encoded files under a URL, each folder published as a whole."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -132,7 +132,7 @@ class Files:
         self.copies: HostCopies | None = None
 
     def belong_to(self, store_id: str) -> None:
-        """From now on, use a local folder only while the folder holds the claim of this store."""
+        """Use a local folder only as long as the folder holds the claim of this store."""
         self._store_id = store_id
         if not self.is_local and get_protocol(self.url) != "memory":
             self.copies = HostCopies(store_id)
@@ -149,7 +149,7 @@ class Files:
         *,
         mappable: bool = False,
     ) -> EncodedParts:
-        """Return canonical values as bytes with descriptions, ready for `publish` in a folder."""
+        """Encode canonical values, so that `publish` can write the bytes to a folder."""
         encoded: dict[str, tuple[Part, bytes | memoryview]] = {}
         for name, value in parts.items():
             e = encode(value, about, mappable=mappable)
@@ -158,7 +158,7 @@ class Files:
         return encoded
 
     def signed(self, folder: str, name: str, part: Part, data: bytes | memoryview) -> Part:
-        """Return a part with its signature, which is empty unless `data` is a pickle and signed."""
+        """Return a part with its signature, which is empty unless `data` is a signed pickle."""
         key = signing_key()
         is_signed = key is not None and part.codec == "pickle"
         signature = sign(key, f"{folder}/{name}", data) if key and is_signed else ""
@@ -173,10 +173,10 @@ class Files:
         *,
         private: bool = False,
     ) -> dict[str, Part]:
-        """Write all parts and `extra_files`, or nothing, to a new place below a folder.
+        """Write all parts and `extra_files` to a new folder `place` inside `folder`, or nothing.
 
-        `encoded` comes from `encode`. If `private`, local files are readable by their owner only.
-        Returns descriptions of the parts, with paths that include the place.
+        `encoded` comes from `encode`. If `private` is true, only the owner can read local files.
+        Returns descriptions of the parts, with paths that include `place`.
         """
         target = Path(self.path(folder, place))
         temporary = Path(self.path(_TEMPORARY, place))
@@ -199,7 +199,7 @@ class Files:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     try:
                         temporary.rename(target)
-                    except FileNotFoundError:  # another process deleted an empty folder meanwhile
+                    except FileNotFoundError:  # another process has just deleted an empty folder
                         if not temporary.exists():
                             raise
             except BaseException:
@@ -208,7 +208,7 @@ class Files:
 
         if self.is_local:
             self._reach(move_in)
-        else:  # readers learn the place only after all files are written
+        else:  # readers learn the folder's name only after all files are written
             remote = {self.path(folder, place, name): bytes(data) for name, data in files.items()}
             self._call("pipe", remote)
         return {
@@ -218,16 +218,16 @@ class Files:
     def read(
         self, folder: str, name: str, part: Part, *, from_copy: bool = False
     ) -> bytes | memoryview:
-        """Return the checked bytes of a part. Local files other than pickles are memory-mapped.
+        """Return the verified bytes of a part. Local files other than pickles are memory-mapped.
 
-        `from_copy` allows a copy on this host in place of a remote file. Raises Damaged if the
-        file is missing, if its digest differs from the index, or if a pickle has no valid
-        signature although a signing key is set.
+        If `from_copy` is true, a copy on this host may replace a remote file. Raises Damaged if the
+        file is missing, if its digest differs from the index, or if a signing key is set and a
+        pickle has no valid signature.
         """
         path, found = self.path(folder, part.file), None
         try:
             if from_copy and self.copies is not None and is_mapped(part.codec):
-                with suppress(DiskFull):  # on the disk of the copies
+                with suppress(DiskFull):  # on the disk that holds the copies
                     found = self.copies.obtain(
                         part.digest, lambda copy: self._call("get_file", path, str(copy))
                     )
@@ -254,14 +254,14 @@ class Files:
         return int(self._call("size", self.path(folder, part.file)))
 
     def clear(self, folder: str, place: str) -> None:
-        """Delete the files of a place, complete or not."""
+        """Delete the files of a complete or incomplete publication."""
         if self.is_local:
             # Keep the parent folder, because another process may be about to write to it.
             self._remove(self.path(_TEMPORARY, place))
         self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:
-        """Delete a folder, and those of its parent folders in the area that are then empty."""
+        """Delete a folder, and any parent folders in the same area that become empty."""
         path = self.path(folder)
         if self.is_local:
             self._remove(path)
@@ -272,12 +272,12 @@ class Files:
             self._call("rm", path, recursive=True)
 
     def _remove(self, path: str) -> None:
-        """Delete a local folder. A missing folder is fine if the store itself is present."""
+        """Delete a local folder. If the store itself is present, a missing folder is no error."""
         with suppress(FileNotFoundError):
             self._reach(partial(shutil.rmtree, path))
 
     def delete_parts(self, publications: Mapping[str, Mapping[str, Part]]) -> None:
-        """Delete publications, given as parts by folder. Remote stores get one request for all."""
+        """Delete publications, given as parts by folder; a remote store gets only one request."""
         parts = [(folder, part) for folder, some in publications.items() for part in some.values()]
         if self.copies is not None:
             self.copies.remove([part.digest for _, part in parts])
@@ -292,12 +292,12 @@ class Files:
         return self._reach(partial(getattr(self.filesystem, operation), *arguments, **options))
 
     def _reach(self, call: Callable[[], Answer]) -> Answer:
-        """Make an idempotent call, and repeat the call during outages.
+        """Make an idempotent call, and repeat the call until an outage has ended.
 
         Raises:
             FilesLost: If an outage lasts too long.
             FileNotFoundError: If the store is reachable, but a file is missing.
-            DiskFull, ProcessExhausted: See `storage.waiting`.
+            DiskFull, ProcessExhausted: If the disk is full, or memory or file handles are used up.
         """
 
         def attempt() -> Answer:
@@ -325,7 +325,7 @@ class Files:
         return answer
 
     def _check_there(self) -> None:
-        """Raise OSError unless the local folder holds this store, unlike an empty mount point."""
+        """Raise OSError unless the local folder holds this store; a mount point may be empty."""
         if not self.is_local or not self._store_id:
             return
         try:

@@ -1,9 +1,9 @@
 """Memory-mapped files, and copies of a remote store's files on this host.
 
 Processes that map the same file share the memory pages. Files are hashed by reading rather than
-through the map, so hashing leaves no pages in a process's memory. Copies of remote files, named by
-digest, are in the user's private cache folder. A copy is hashed whenever it is opened, and
-downloaded again if its digest differs.
+through the map, so hashing leaves no pages in a process's memory. Copies of remote files are stored
+in the user's private cache folder and named by digest. A copy is hashed whenever it is opened, and
+downloaded again if its digest differs from its name.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ _COPY, _PARTIAL = ".arrow", ".part"
 
 
 def mapped(path: str | Path) -> Mapped:
-    """Return the bytes of a local file, mapped read-only, and the digest of the bytes."""
+    """Map a local file read-only; return its bytes and their digest."""
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - paths of fsspec are strings
         found = file_digest(file)
         try:
@@ -36,16 +36,16 @@ def mapped(path: str | Path) -> Mapped:
 
 
 class HostCopies:
-    """Copies of a remote store's files, shared by one user's processes on this host."""
+    """Copies of a remote store's files, shared by all processes of a user on this host."""
 
     def __init__(self, store_id: str) -> None:
         self.folder = user_cache_path("prefect-tune") / "data" / store_id
 
     def obtain(self, digest: str, download: Callable[[Path], object]) -> Mapped | None:
-        """Return a file from its copy. If the copy is missing, one process downloads the file.
+        """Return a file from its copy on this host. If no copy exists, one process makes the copy.
 
         `download` writes the store's file to a path. If the store's file is damaged, the returned
-        digest differs from `digest`. Returns None if copies cannot be written on this host.
+        digest differs from `digest`. Returns None if the host cannot store copies.
         """
         if (found := self._find(digest)) is not None:
             return found
@@ -66,7 +66,7 @@ class HostCopies:
                 partial.unlink(missing_ok=True)
 
     def remove(self, digests: Collection[str]) -> None:
-        """Remove copies. Processes that have mapped a copy can still read the bytes."""
+        """Remove copies of files. Processes that have mapped a copy can still read its bytes."""
         for digest in digests:
             with suppress(OSError):
                 self._path(digest).unlink()
@@ -91,7 +91,7 @@ class HostCopies:
         return None
 
     def _lock(self) -> BinaryIO | None:
-        """Return a file that locks the folder until closed; None if the folder is not writable."""
+        """Lock the folder; return the file that holds the lock, or None in a read-only folder."""
         try:
             make_private(self.folder.parent)
             make_private(self.folder)

@@ -1,8 +1,9 @@
-"""The index of artifacts: entries, counts, pins, and a journal of unfinished writes and deletions.
+"""The index of artifacts: entries, counts, pins, and a journal of writes and deletions.
 
-Pins protect artifacts from eviction for a limited time. The journal lists the folders to clean up
-after dead processes. A folder is entered before its first file is written, or in the transaction
-that evicts its artifact, and leaves the journal when the write or deletion is complete.
+Pins protect artifacts from eviction for a limited time. The journal lists folders that must be
+cleaned up if their process dies. A folder is added to the journal before its first file is written,
+or in the transaction that evicts its artifact, and is removed when the write or deletion is
+complete.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,16 +37,17 @@ class Entry:
         study: Study that made the artifact.
         step: Name of the step.
         algorithm: Id of the step's algorithm.
-        fold: Number of the fold.
+        fold: Number of the cross-validation fold.
         cost_seconds: Time to make the artifact from the previous step's artifact.
-        summary: JSON values that enter the keys of later steps.
+        summary: JSON values that become part of the keys of later steps.
         is_present: Whether the artifact is in the cache.
-        size_bytes: Size of all files.
-        created: Time of creation, in seconds since 1970.
+        size_bytes: Total size of the artifact's files.
+        created: Time at which the artifact was made, in seconds since 1970.
         last_used: Time of the last use, in seconds since 1970.
         hits: Number of times the artifact was served.
-        parts: Files by name.
-        place: Folder of the files below the folder of the key; empty if the artifact was refused.
+        parts: Descriptions of the artifact's files, by part name.
+        place: Name of the folder with the files, inside the folder of the key; empty if the cache
+            refused the artifact.
     """
 
     key: str
@@ -66,7 +68,7 @@ class Entry:
 
     @classmethod
     def of_row(cls, row: Row[Any]) -> "Entry":
-        """Return the entry in a row of `COLUMNS`; raises DatabaseDamaged for a malformed row."""
+        """Return the entry stored in a database row; raises DatabaseDamaged for a malformed row."""
         values = dict(row._mapping)  # noqa: SLF001 - public API of SQLAlchemy
         with as_written(f"artifact {row.key}"):
             values["parts"] = {name: Part(**part) for name, part in values["parts"].items()}
@@ -74,7 +76,7 @@ class Entry:
         return cls(**values)
 
     def to_row(self) -> dict[str, Any]:
-        """Return the values of `COLUMNS`."""
+        """Return the entry as values of the columns `COLUMNS`."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return values | {"parts": {name: asdict(part) for name, part in self.parts.items()}}
 
@@ -95,7 +97,7 @@ Publication = tuple[str, str]
 
 
 def note_publications(connection: Connection, publications: Sequence[Publication]) -> None:
-    """Enter publications in the journal before they are written or deleted, in a transaction."""
+    """Add publications to the journal, in the caller's transaction, before a write or deletion."""
     holder = ProcessIdentity.this_process().to_text()
     rows = [{"folder": f, "place": p, "holder": holder} for f, p in publications]
     if rows:
@@ -103,7 +105,7 @@ def note_publications(connection: Connection, publications: Sequence[Publication
 
 
 def end_publications(connection: Connection, places: Sequence[str]) -> None:
-    """Remove places from the journal, in the caller's transaction."""
+    """Remove publications from the journal, in the caller's transaction."""
     for some in in_chunks(places):
         connection.execute(_END, {"places": some})
 
@@ -115,12 +117,12 @@ class Journal:
         self._database = database
 
     def begin(self, folder: str, place: str) -> None:
-        """Enter a place before the first file is written there."""
+        """Add a publication to the journal before its first file is written."""
         with self._database.write() as connection:
             note_publications(connection, [(folder, place)])
 
     def finish(self, places: Sequence[str]) -> None:
-        """Remove places whose write or deletion is complete or was given up."""
+        """Remove publications whose write or deletion is complete or was given up."""
         if places:
             self._database.transact(lambda connection: end_publications(connection, places))
 
@@ -130,9 +132,9 @@ class Journal:
         return [(folder, place) for folder, place in self._database.rows(query)]
 
     def abandoned(self) -> list[Publication]:
-        """Return unfinished publications of dead processes.
+        """Return the publications that dead processes left unfinished.
 
-        A process of another machine counts as dead one day after the publication began.
+        A process on another machine counts as dead one day after it began the publication.
         """
         table = publication_table.c
         is_old = (table.started < epoch() - _LONGEST_SECONDS).label("is_old")
@@ -158,7 +160,7 @@ class Pins:
         seconds: float,
         released: Sequence[str] | None = None,
     ) -> None:
-        """Pin artifacts for `seconds`; release those in `released`, or all others of the owner."""
+        """Pin artifacts for `seconds`; release the owner's pins of `released`, or its others."""
         table = pin_table.c
 
         def change(connection: Connection) -> None:
@@ -199,12 +201,12 @@ _BYTES_PRESENT = select(func.sum(artifact_table.c.size_bytes)).where(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCounts:
-    """Bytes in the cache, and counts since the store was created.
+    """Size of the cache in bytes, and counts of its use since the store was created.
 
     Attributes:
         hits: Number of artifacts served from the cache.
         misses: Number of artifacts that were computed.
-        seconds_saved: Time to compute the served artifacts, minus the time to read artifacts.
+        seconds_saved: Time to compute the artifacts that were served, minus the time to read them.
         evicted: Number of artifacts evicted to make room.
         refused: Number of artifacts that the cache did not admit.
     """
@@ -219,7 +221,7 @@ class CacheCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheTotals(CacheCounts):
-    """Counts of all steps together and of each step. `count` is the number of artifacts present."""
+    """Counts of the cache in total and by step. `count` is the number of artifacts in the cache."""
 
     budget_bytes: int
     count: int
@@ -236,7 +238,7 @@ class ArtifactIndex:
         self.usage = UsageBuffer(database)
 
     def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
-        """Return the entries of `keys`. Keys of artifacts that were never made are left out."""
+        """Return the entries of `keys`, without keys of artifacts that were never made."""
         found: dict[str, Entry] = {}
         with self._database.read() as connection:
             for some in in_chunks(keys):
@@ -258,8 +260,8 @@ class ArtifactIndex:
         Args:
             step: Name of the step; None for all steps.
             parent: Key of the previous step's artifact; None for all artifacts.
-            beginning: First digits of the key.
-            limit: Maximum number of entries.
+            beginning: First digits of the keys to select.
+            limit: Maximum number of entries to return.
             present_only: Whether to leave out artifacts that are not in the cache.
         """
         table = artifact_table.c
@@ -275,7 +277,7 @@ class ArtifactIndex:
         return [Entry.of_row(row) for row in self._database.rows(query)]
 
     def bytes_present(self, keys: Iterable[str], study: str) -> int:
-        """Return the bytes of `keys` in the cache; fast if `study` made most of the artifacts."""
+        """Return the total size of cached `keys`; fast if `study` made most of the artifacts."""
         table, left, total = artifact_table.c, set(keys), 0
         made = select(table.key, table.size_bytes, table.is_present).where(table.study == study)
         with self._database.read() as connection:
@@ -288,24 +290,24 @@ class ArtifactIndex:
         return total
 
     def keys_of(self, study: str) -> list[str]:
-        """Return the keys of all artifacts last made by a study."""
+        """Return the keys of all artifacts that were last made by a study."""
         query = select(artifact_table.c.key).where(artifact_table.c.study == study)
         return self._database.scalars(query)
 
     def look_up_to_make(self, connection: Connection, key: str, place: str) -> Entry | None:
-        """Return a key's entry; if the artifact must be made, enter `place` in the journal."""
+        """Return a key's entry; if the artifact must be made, add `place` to the journal."""
         row = connection.execute(_BY_KEYS, {"keys": [key]}).first()
         if row is None or not row.is_present:
             note_publications(connection, [(artifact_folder(key), place)])
         return None if row is None else Entry.of_row(row)
 
     def is_present(self, connection: Connection, key: str) -> bool:
-        """Return whether an artifact is in the cache, within a transaction."""
+        """Return whether an artifact is in the cache, as seen by the caller's transaction."""
         row = connection.execute(_BY_KEYS, {"keys": [key]}).first()
         return row is not None and bool(row.is_present)
 
     def totals(self) -> CacheTotals:
-        """Return all counts, after writing the usage that this process has collected."""
+        """Return all counts, including the usage that this process has collected so far."""
         self.usage.flush()
         table = artifact_table.c
         present = select(table.step, func.sum(table.size_bytes), func.count())

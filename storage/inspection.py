@@ -1,4 +1,4 @@
-"""Inspection of a store: describe an artifact, and verify and repair the contents."""
+"""Inspection of a store: descriptions of artifacts, and verification and repair of a store."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _COLUMNS, _TEXT = 12, 80
 
 
 def listed(entry: Entry) -> dict[str, Any]:
-    """Return the fields of an artifact that lists show, as JSON values."""
+    """Return the fields that a list of artifacts shows for each artifact, as JSON values."""
     return {name: getattr(entry, name) for name in _LISTED}
 
 
@@ -30,7 +30,7 @@ def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
     """Return a full description of an artifact, as JSON values.
 
     `files` is empty if the artifact was evicted. `contents` has a preview of each file, or
-    `unreadable` with the reason. `children` are the artifacts of next steps made from this
+    `unreadable` with the reason. `children` are the artifacts that next steps made from the
     artifact. `lineage` is None if unknown.
     """
     folder, parts = artifact_folder(entry.key), entry.parts if entry.is_present else {}
@@ -60,9 +60,10 @@ def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
 def preview(value: Any) -> dict[str, Any]:
     """Return a summary of a matrix or an estimator, as JSON values.
 
-    A matrix or frame has `shape`, `dtype` (matrices only), `rows` (the first five), `columns` (the
-    statistics by `pandas.DataFrame.describe` of the first twelve) and `columns_not_shown` (their
-    number). Other values, such as estimators, have `type` and `fitted` (attributes as text).
+    The summary of a matrix or frame has `shape`, `dtype` (matrices only), `rows` (the first five),
+    `columns` (statistics of the first twelve by `pandas.DataFrame.describe`) and
+    `columns_not_shown` (the number of further columns). The summary of other values, such as
+    estimators, has `type` and `fitted` (fitted attributes as text).
     """
     import numpy as np  # like pandas and SciPy, too heavy for listing artifacts
     import pandas as pd
@@ -110,12 +111,12 @@ class Verification:
 
     @property
     def is_sound(self) -> bool:
-        """Whether every part is present and undamaged, and no folder is an orphan."""
+        """Whether every file is present and undamaged, and no folder is an orphan."""
         return not (self.damaged or self.missing or self.orphans)
 
 
 def verify(store: ArtifactStore) -> Verification:
-    """Compare every part in the store with its digest, and ignore changes made meanwhile."""
+    """Compare every file in the store with its digest, ignoring concurrent changes."""
     found, filesystem = Verification(), store.files.filesystem
     folders = [*_folders(store, "cache"), *_folders(store, "records")]
     known = {f"{folder}/{place}" for folder, place in store.index.journal.unfinished()}
@@ -134,7 +135,7 @@ def verify(store: ArtifactStore) -> Verification:
             found.checked += 1
             if (damage := _damage(store, folder, parts)) and store.records.parts(record) == parts:
                 (found.missing if damage.is_missing else found.damaged).append(record)
-        except RecordDamaged:  # removed meanwhile
+        except RecordDamaged:  # removed during the check
             continue
     # Folders of artifacts that were evicted meanwhile are still in the journal, or gone.
     known |= {f"{folder}/{place}" for folder, place in store.index.journal.unfinished()}

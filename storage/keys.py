@@ -1,8 +1,8 @@
 """Keys, digests and record ids.
 
-A key is a hash of how an artifact was made, and a digest is a hash of bytes. Keys and digests of
-contents hash a tag first, so that hashes of different kinds never collide. A record id is a path
-below `records/`. Artifacts are grouped by the first two digits of the key, so that no folder grows
+A key is a hash of the way an artifact was made, and a digest is a hash of bytes. Keys and content
+digests start with a tag, so that hashes of different kinds never collide. A record id is a path
+inside `records/`. Artifacts are grouped by the first two digits of the key, so that no folder grows
 too large.
 """
 
@@ -39,7 +39,7 @@ def prefix_key(lineage: Mapping[str, Any]) -> str:
 
 
 def artifact_folder(key: str) -> str:
-    """Return the folder of an artifact, below the store's root."""
+    """Return the folder of an artifact, relative to the store's root."""
     return f"cache/{key[:2]}/{key}"
 
 
@@ -49,7 +49,7 @@ def digest(data: bytes | memoryview) -> str:
 
 
 def file_digest(file: FileIO) -> str:
-    """Return the `digest` of a file, read in pieces."""
+    """Return the `digest` of a file, which is read in chunks."""
     hasher, piece = blake3(), memoryview(bytearray(_PIECE_BYTES))
     while n_read := file.readinto(piece):
         hasher.update(piece[:n_read])
@@ -59,7 +59,7 @@ def file_digest(file: FileIO) -> str:
 def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
     """Return the BLAKE3 hash of a tag and a sequence of byte strings, 64 hexadecimal digits.
 
-    Sequences with the same bytes but other boundaries have different hashes.
+    Sequences that split the same bytes differently have different hashes.
     """
     hasher = blake3(f"prefect-tune {tag}\n".encode())
     for part in parts:
@@ -92,7 +92,7 @@ def predictions_record(key: str) -> str:
 
 
 def quantity_record(key: str, quantity: str) -> str:
-    """Return the record id of a quantity measured on a model.
+    """Return the record id of a measured quantity of a model.
 
     `key` is the model's prefix key, and `quantity` is the digest that identifies the quantity.
     """

@@ -1,8 +1,8 @@
-"""Leases: locks for work that one process at a time may do, such as running a study.
+"""Leases: locks for work that only one process at a time may do, such as running a study.
 
-A process renews its leases while it lives. On this machine, the process table shows whether the
-holder of a lease is alive. A holder on another machine counts as dead when its lease has expired by
-the database's clock.
+A process renews its leases while it lives. If the holder of a lease is on this machine, the process
+table shows whether the holder is alive. A holder on another machine counts as dead when its lease
+has expired by the database's clock.
 """
 
 import threading
@@ -51,7 +51,7 @@ class LeaseLost(RuntimeError):  # noqa: N818 - the name states the event
 
 
 class LeaseBook:
-    """The leases in one database. A lease expires after `lease_seconds` without renewal."""
+    """The leases in a database. A lease expires after `lease_seconds` without renewal."""
 
     def __init__(self, database: Database, lease_seconds: float = LEASE_SECONDS) -> None:
         self._database = database
@@ -64,11 +64,11 @@ class LeaseBook:
             _BOOKS.add(self)
 
     def acquire(self, name: str) -> bool:
-        """Acquire a lease that is free or whose holder is dead; return whether it was acquired."""
+        """Acquire a lease if it is free or its holder is dead; return whether it was acquired."""
         return self._taken(name, lambda _: None) is not None
 
     def release(self, name: str) -> None:
-        """Release a lease. If the lease was lost meanwhile, the method has no effect."""
+        """Release a lease. If another process has already taken the lease, do nothing."""
         self._held.discard(name)
         self._database.transact(lambda connection: connection.execute(_RELEASE, _mine(name)))
 
@@ -87,11 +87,11 @@ class LeaseBook:
         read: Callable[[Connection], Found],
         fallback: Callable[[], Found | None] = lambda: None,
     ) -> Iterator["HeldLease[Found]"]:
-        """Wait for a lease, hold the lease during the body, and release the lease.
+        """Wait for a lease, hold it during the `with` block, and release it afterwards.
 
         `read` makes a query in the transaction that acquires the lease. While another process holds
-        the lease, `fallback` is called repeatedly. If it returns a result other than None, the body
-        runs with this result and without the lease.
+        the lease, `fallback` is called repeatedly. If `fallback` returns a result other than None,
+        the `with` block runs with this result and without the lease.
         """
         lease, (pause, longest) = self._taken(name, read), _POLL_SECONDS
         if lease is None:
@@ -141,7 +141,7 @@ class LeaseBook:
         return self._database.url == database.url and name in self._held and not self._is_closed
 
     def close(self) -> None:
-        """Stop renewing leases; wait for a renewal under way. Leases still held expire."""
+        """Stop renewing leases, after any renewal in progress. Leases still held then expire."""
         with self._lock:
             self._is_closed, renewer = True, self._renewer
         if renewer is not None:
@@ -159,12 +159,13 @@ class LeaseBook:
 
 @dataclass(slots=True)
 class HeldLease(Generic[Found]):
-    """A lease, held or no longer needed.
+    """A lease that is held, or that is no longer needed.
 
     Attributes:
         found: Result of the query in the acquiring transaction, or of the fallback.
-        forget: Function that stops the renewal of a lease.
-        is_over: Whether a committed transaction released the lease, or the fallback replaced it.
+        forget: Function that stops the renewal of the lease.
+        is_over: Whether the lease was released by a committed transaction, or replaced by the
+            fallback.
     """
 
     name: str
@@ -186,7 +187,7 @@ def _mine(name: str) -> dict[str, str]:
 
 
 def check_held(connection: Connection, name: str) -> None:
-    """Raise LeaseLost unless this process holds a lease, within a transaction that may write.
+    """Raise LeaseLost unless this process holds a lease; for use in a writing transaction.
 
     No other process can acquire the lease before the transaction ends, even if the lease expires.
     """

@@ -1,8 +1,8 @@
 """The ledger: studies, their events in order, and the state of each trial.
 
-Every event is written here before anything else depends on the event. Events are only appended. The
-table of trials holds the state of each trial after the latest event, and shows which trials were
-running when a process died.
+Every event is written to the ledger before anything else depends on the event. Events are only
+appended. The table of trials holds the state of each trial after its latest event, and shows which
+trials were running when a process died.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,13 +32,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class StoredStudy:
-    """A study as stored.
+    """A study as stored in the ledger.
 
     Attributes:
-        created: Time of creation, in seconds since 1970.
-        problem: Documents that are fixed when the study is created.
-        settings: Settings of the last start.
-        seconds: Total duration of all sessions.
+        created: Time at which the study was created, in seconds since 1970.
+        problem: JSON documents that are fixed when the study is created.
+        settings: Settings with which the study was last started.
+        seconds: Total duration of all sessions of the study.
     """
 
     name: str
@@ -52,10 +52,10 @@ class StoredStudy:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEvent:
-    """One event of a study, such as a proposal or its outcome.
+    """One event of a study, such as a proposed configuration or the outcome of a trial.
 
     Attributes:
-        sequence: Number of the event in the study, from 0.
+        sequence: Number of the event within its study, from 0.
         at: Time of the event, in seconds since 1970.
     """
 
@@ -66,7 +66,7 @@ class LedgerEvent:
 
 
 class Ledger:
-    """Studies and their events. With `lease`, changes raise LeaseLost unless the lease is held."""
+    """Studies and their events. If `lease` is given, changes without it raise LeaseLost."""
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
         self._database, self._lease = database, lease
@@ -79,14 +79,14 @@ class Ledger:
         events: Iterable[tuple[str, Mapping[str, Any]]] = (),
         also: Callable[[Connection], None] = lambda _: None,
     ) -> bool:
-        """Insert a new study; return False, without a change, if the name is taken.
+        """Insert a new study. If the name is taken, change nothing and return False.
 
         Args:
-            name: Name of the study.
-            problem: Documents that stay fixed.
-            settings: Settings of the first start.
-            events: First events (kind and body), which belong to no trial.
-            also: Function that makes other changes in the same transaction.
+            name: Name of the new study.
+            problem: JSON documents that stay fixed for the whole study.
+            settings: Settings with which the study is first started.
+            events: First events of the study (kind and body), which belong to no trial.
+            also: Function that makes further changes in the same transaction.
         """
         documents = {"problem": dict(problem), "settings": dict(settings), "result": {}}
         new = insert(study_table).values(name=name, created=time(), state="new", **documents)
@@ -116,7 +116,7 @@ class Ledger:
         )
 
     def update_study(self, name: str, **values: Any) -> None:
-        """Set columns of a study, such as `state`, `settings` or `result`."""
+        """Set columns in the row of a study, such as `state`, `settings` or `result`."""
         statement = update(study_table).where(study_table.c.name == name).values(**values)
         self._change(lambda connection: connection.execute(statement))
 
@@ -140,9 +140,9 @@ class Ledger:
         memo: Mapping[str, Any] | None = None,
         result: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append an event, and set the trial, in one transaction.
+        """Append an event, and update the document of its trial, in one transaction.
 
-        Memo and result of the study are also set, unless they are None.
+        The memo and the result of the study are also set, unless they are None.
         """
         event: dict[str, Any] = {"study": study, "kind": kind, "body": dict(body)}
 
@@ -165,7 +165,7 @@ class Ledger:
         self._change(change)
 
     def memo(self, study: str) -> Mapping[str, Any] | None:
-        """Return the latest memo of a study; None if it has none."""
+        """Return the latest memo of a study; None if the study has no memo."""
         return self._database.scalar(select(memo_table.c.body).where(memo_table.c.study == study))
 
     def set_trial(self, study: str, trial: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ class Ledger:
         self._change(lambda connection: self._set_trial(connection, study, trial))
 
     def asking_seconds(self, study: str) -> float:
-        """Return the total time, in seconds, that a study's method took for its proposals."""
+        """Return the total time that a study's method took for its proposals, in seconds."""
         seconds = func.sum(event_table.c.body["seconds"].as_float())
         query = select(seconds).where(event_table.c.study == study, event_table.c.kind == "ask")
         return float(self._database.scalar(query) or 0.0)
@@ -195,11 +195,11 @@ class Ledger:
         )
 
     def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
-        """Return the documents of a study's trials by number, optionally only in some `states`."""
+        """Return the documents of a study's trials, ordered by number, optionally by state."""
         return list(self.each_trial(study, *states))
 
     def each_trial(self, study: str, *states: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the documents of a study's trials by number, in bounded memory; see `trials`."""
+        """Yield the documents of a study's trials, ordered by number, in bounded memory."""
         table = trial_table.c
         query = select(table.number, table.body).where(table.study == study)
         if states:
@@ -218,9 +218,9 @@ class Ledger:
             last = rows[-1][0]
 
     def start_session(self, study: str) -> int:
-        """Start a session, which counts a process's time on a study; return the session's id."""
+        """Start a session, which counts the time a process spends on a study; return its id."""
 
-        def change(connection: Connection) -> int:  # a retry may leave a session of 0 s
+        def change(connection: Connection) -> int:  # a repeated call may leave a session of 0 s
             started = insert(session_table).values(study=study, started=epoch(), seconds=0.0)
             (number,) = connection.execute(started).inserted_primary_key or (0,)
             return int(number)
@@ -228,7 +228,7 @@ class Ledger:
         return self._change(change)
 
     def beat(self, session: int, seconds: float) -> None:
-        """Record the duration of a session so far."""
+        """Record how long a session has lasted so far."""
         lasted = update(session_table).where(session_table.c.id == session).values(seconds=seconds)
         self._change(lambda connection: connection.execute(lasted))
 

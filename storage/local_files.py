@@ -1,4 +1,4 @@
-"""Local files and folders that are written atomically, or private to their owner.
+"""Local files and folders that are written atomically, or readable by their owner only.
 
 Studies contain patients' data, so other users of the machine must not read them.
 """
@@ -17,7 +17,7 @@ from prefect_tune.storage.notices import warn
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield the path of a temporary file, which replaces `target` if the body succeeds.
+    """Yield the path of a temporary file, which replaces `target` if the `with` block succeeds.
 
     Raises OSError if the file cannot be written.
     """
@@ -33,7 +33,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which replaces `target` if the body succeeds.
+    """Yield a temporary folder, which replaces `target` if the `with` block succeeds.
 
     Raises OSError if `target` exists and is not empty, or cannot be written.
     """
@@ -46,7 +46,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def check_writable(target: Path) -> None:
-    """Raise OSError unless a file can be written at `target`. Check this before long work."""
+    """Raise OSError unless `target` can be written. Call this function before long work."""
     temporary = _temporary_path(target)
     temporary.touch()
     temporary.unlink()
@@ -62,7 +62,7 @@ _REPORTED = set[Path]()
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder that only its owner can enter; warn once about a folder open to others."""
+    """Create a folder that only its owner can enter; warn once if other users can enter it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=stat.S_IRWXU)
@@ -73,7 +73,7 @@ def make_private(folder: Path) -> None:
 
 
 def make_private_file(file: Path) -> None:
-    """Create an empty file that only its owner can read; see `make_private`."""
+    """Create an empty file that only its owner can read; warn once if other users can read it."""
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR))
     except FileExistsError:
@@ -85,7 +85,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def _warn_if_open(path: Path, access: str, right: str) -> None:
-    """Warn once that other users can access a file or folder, with a command to prevent this."""
+    """Warn once that other users can access a path, and give the command that prevents it."""
     found = path.stat()
     if found.st_mode & _OTHERS and found.st_uid == os.getuid() and path not in _REPORTED:
         _REPORTED.add(path)

@@ -1,4 +1,4 @@
-"""Masking of passwords in URLs and printed bytes, with the standard library alone."""
+"""Masking of passwords in URLs and printed bytes. Imports only the standard library."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _SHORTEST = 4
 
 
 def masked(text: str) -> str:
-    """Return a text with stars in place of the passwords of URLs and query parameters."""
+    """Return a text in which passwords of URLs and query parameters are replaced by stars."""
     if "://" in text:
         text = _TOKEN.sub(r"\1***", _WORD.sub(_without_password, text))
     return _QUERY.sub(r"\1***", text)
@@ -35,7 +35,7 @@ def _without_password(word: re.Match[str]) -> str:
 
 
 def masked_output(data: bytes, secrets: Sequence[str] = ()) -> bytes:
-    """Return printed bytes with passwords and `secrets` masked. The bytes may end within a URL."""
+    """Return printed bytes, which may end within a URL, with passwords and `secrets` masked."""
     for secret in secrets:
         data = data.replace(secret.encode(), b"***")
     # Invalid UTF-8 passes through unchanged.
@@ -44,7 +44,7 @@ def masked_output(data: bytes, secrets: Sequence[str] = ()) -> bytes:
 
 
 def passwords_in(url: str) -> Iterator[str]:
-    """Yield the passwords of a URL, as written and decoded, for masking them outside URLs.
+    """Yield the passwords of a URL, as written and decoded, so that other texts can be masked.
 
     Passwords of fewer than four characters are skipped, because they may be parts of words.
     """
@@ -55,7 +55,7 @@ def passwords_in(url: str) -> Iterator[str]:
 
 
 def masked_values(document: Any) -> Any:
-    """Return a JSON document with all strings `masked`."""
+    """Return a JSON document in which passwords are masked in all strings."""
     if isinstance(document, str):
         return masked(document)
     if isinstance(document, dict):
@@ -66,7 +66,7 @@ def masked_values(document: Any) -> Any:
 
 
 def has_password(url: str) -> bool:
-    """Return whether a URL has a password before its host or among its parameters.
+    """Return whether a URL has a password before its host or in a query parameter.
 
     In http and https URLs, any user information counts as a password, even without a colon.
     """
@@ -85,9 +85,10 @@ _SIGNED: dict[str, str] = {}
 
 
 def without_signature(text: str) -> str:
-    """Return a web address with its signature masked, and keep the signature in this process.
+    """Return a web address with its signature masked, and remember the signature.
 
-    Other texts, and addresses with a password before the host, are returned unchanged.
+    Texts other than web addresses, and addresses with a password before the host, are returned
+    unchanged.
     """
     if not text.startswith(("http://", "https://")) or has_password(text.partition("?")[0]):
         return text
@@ -99,6 +100,6 @@ def without_signature(text: str) -> str:
 def with_signature(text: str) -> str:
     """Return a web address with the signature that `without_signature` masked in this process.
 
-    Other texts are returned unchanged.
+    Texts without a masked signature are returned unchanged.
     """
     return _SIGNED.get(text, text)

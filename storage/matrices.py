@@ -1,13 +1,14 @@
-"""Canonical form of matrices, vectors and frames, and their Parquet and Arrow files.
+"""Canonical form of matrices, vectors and data frames, and their Parquet and Arrow files.
 
-Any Parquet reader can read the files. A dense matrix is one column `values` of fixed-size lists, a
-sparse matrix has column `indices` and `values` per row, a vector is one plain column `values`, and
-a frame has its own columns. The schema's metadata holds shape, type and origin.
+Any Parquet reader can read the files. A dense matrix is one column `values` of fixed-size lists. A
+sparse matrix has two columns, `indices` and `values`, with one list per row. A vector is one plain
+column `values`. A frame keeps its columns. The metadata of the schema holds shape, type and origin.
 
-Processes read frames and vectors in place from memory-mapped, uncompressed Arrow files. In an Arrow
-file, columns of one type are adjacent, so that pandas gets the columns as one matrix without
-copying. A categorical column is stored as codes (-1 for a missing value) and a list of its distinct
-strings. Sparse matrices are compressed Arrow files, which are read ten times as fast as Parquet.
+Frames and vectors can also be stored as uncompressed Arrow files, which processes memory-map
+instead of copying. In an Arrow file, columns of the same type are adjacent, so that pandas can use
+them as one matrix without copying. A categorical column is stored as codes (-1 for a missing value)
+and a list of its distinct strings. Sparse matrices can be stored as compressed Arrow files, which
+are read ten times as fast as Parquet files.
 """
 
 import json
@@ -57,7 +58,7 @@ def canonical(value: Any) -> Any:
         return array
     if isinstance(value, pd.DataFrame):
         columns: dict[str, NDArray[Any] | pd.Categorical] = {}
-        for name, column in value.items():  # canonical columns may be long and are not copied
+        for name, column in value.items():  # canonical columns may be long and stay uncopied
             if _is_plain(column):
                 values = np.ascontiguousarray(column.to_numpy()).view()
                 values.flags.writeable = False
@@ -105,7 +106,7 @@ def frozen_bytes(value: Any) -> int | None:
 
 
 def to_parquet(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
-    """Return the bytes of a Parquet file with a canonical matrix or frame.
+    """Return the bytes of a Parquet file that holds a canonical matrix or frame.
 
     `layout` comes from `matrix_layout`, and `about` is the value's origin, as JSON values.
     """
@@ -136,7 +137,7 @@ def to_parquet(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
 
 
 def _metadata(value: Any, layout: str, about: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """Return a file's metadata for a value: layout, shape, type and origin."""
+    """Return the metadata of a file that holds a value: layout, shape, type and origin."""
     description = {"layout": layout, "shape": list(value.shape), **about}
     if layout != "frame":
         description["dtype"] = str(value.dtype)
@@ -144,7 +145,7 @@ def _metadata(value: Any, layout: str, about: Mapping[str, Any]) -> dict[bytes, 
 
 
 def _sparse_columns(matrix: Any) -> list[pa.Array]:
-    """Return two columns with one list per row: the indices and the values of a sparse matrix."""
+    """Return the indices and the values of a sparse matrix, as two columns of lists."""
     offsets = pa.array(matrix.indptr, pa.int32())
     indices, values = pa.array(matrix.indices, pa.int32()), pa.array(matrix.data)
     return [pa.ListArray.from_arrays(offsets, part) for part in (indices, values)]
@@ -153,7 +154,7 @@ def _sparse_columns(matrix: Any) -> list[pa.Array]:
 def _sparse_matrix(
     columns: Sequence[pa.ListArray], description: Mapping[str, Any]
 ) -> sparse.csr_array:
-    """Return the canonical sparse matrix with `columns` from `_sparse_columns`."""
+    """Return the canonical sparse matrix that `_sparse_columns` has split into `columns`."""
     indices, values = columns
     parts = (
         _read_only(values.flatten(), np.dtype(description["dtype"])),
@@ -207,7 +208,7 @@ def _texts(column: pd.Series) -> pa.DictionaryArray:
 
 
 def _sorted_categorical(column: pa.DictionaryArray) -> pd.Categorical:
-    """Return a categorical with sorted categories. Parquet readers return them in any order."""
+    """Return a categorical with sorted categories, because Parquet does not keep their order."""
     texts = column.dictionary.to_pylist()
     order = sorted(range(len(texts)), key=texts.__getitem__)
     rank = np.full(len(texts) + 1, -1, dtype=np.int32)  # the last entry is for missing values
@@ -218,7 +219,7 @@ def _sorted_categorical(column: pa.DictionaryArray) -> pd.Categorical:
 
 
 def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
-    """Return the bytes of an Arrow file with a canonical frame, vector or sparse matrix.
+    """Return the bytes of an Arrow file that holds a canonical frame, vector or sparse matrix.
 
     `layout` comes from `matrix_layout`, and `about` is the value's origin, as JSON values.
     """
@@ -250,7 +251,7 @@ def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
 
 
 def from_arrow(layout: str, data: bytes | memoryview) -> Any:
-    """Return the value that `to_arrow` encoded; frames and vectors are views of the data.
+    """Return the value that `to_arrow` encoded. Frames and vectors are views of `data`.
 
     Raises ValueError for an unknown layout.
     """
@@ -300,7 +301,7 @@ def _arrow_column(column: pd.Series) -> pa.Array:
 
 
 def _plain(values: NDArray[Any], is_gap: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return an Arrow array with the bytes of the values, including those of missing values."""
+    """Return an Arrow array that keeps all bytes of the values, even of missing values."""
     has_gap = is_gap is not None and is_gap.any()
     validity = pa.array(~is_gap).buffers()[1] if is_gap is not None and has_gap else None
     raw = pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))
@@ -310,7 +311,7 @@ def _plain(values: NDArray[Any], is_gap: NDArray[np.bool_] | None = None) -> pa.
 def _matrix(
     columns: Sequence[pa.Array], data: memoryview, dtype: np.dtype[Any] | None = None
 ) -> NDArray[Any]:
-    """Return columns of one type as an array of shape (n_columns, n_rows).
+    """Return columns of the same type as an array of shape (n_columns, n_rows).
 
     The array is a read-only view of the file, or a copy if the columns are not evenly spaced.
     """

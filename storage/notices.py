@@ -1,6 +1,6 @@
-"""Warnings for the user of a study, from a worker, a thread or the flow.
+"""Warnings for the user of a study, raised in a worker, a thread or the flow.
 
-Listeners (`noticed_by`) receive the warnings, because a run silences Python's log handlers. If the
+Because a run silences Python's log handlers, warnings go to listeners (`noticed_by`). If the
 process has no listener yet, warnings are kept for the next listener.
 """
 
@@ -21,13 +21,13 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A warning. A study shows one warning for each pair of kind and subject.
+    """A warning. A study shows only one warning for each pair of kind and subject.
 
     Attributes:
         kind: Kind of the warning, such as `outage`.
-        text: One line for the user.
+        text: The warning, as one line of text.
         subject: The file, address or error that the warning is about, if the kind is not enough.
-        flow_run: Id of the flow run concerned; empty for all flow runs of the process.
+        flow_run: Id of the flow run that gets the warning; empty for all flow runs of the process.
     """
 
     kind: str
@@ -44,7 +44,7 @@ _LOCK = Lock()
 
 
 def warn(kind: str, text: str, subject: str = "") -> None:
-    """Warn the user through the log and all listeners, with passwords masked; see `Notice`."""
+    """Warn the user through the log and all listeners, with passwords masked."""
     notice = Notice(kind, masked(text), masked(subject))
     _LOGGER.warning(notice.text)
     relay(notice)
@@ -59,13 +59,13 @@ def relay(notice: Notice) -> None:
     for listener in listeners:
         try:
             listener(notice)
-        except Exception:  # a warning must not fail the work that causes the warning
+        except Exception:  # a failed warning must not stop the work
             _LOGGER.debug("a warning could not be delivered", exc_info=True)
 
 
 @contextmanager
 def noticed_by(listener: Listener) -> Iterator[None]:
-    """Pass all warnings of the process to a thread-safe `listener` while the body runs."""
+    """Pass all warnings of the process to a thread-safe `listener` during the `with` block."""
     with _LOCK:
         _LISTENERS.append(listener)
         early = tuple(_EARLY)

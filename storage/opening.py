@@ -1,14 +1,15 @@
-"""Opening of a store: its folder, its database, and the claim that ties them together.
+"""Opening of a store: its folder, its database, and the claim that ties both together.
 
-The tables of a new database are created with the claim, and the tables of an older database are
-upgraded. To change the tables, change them in `storage.schema`, raise `SCHEMA` there to N, and add
-a function to `_UPGRADES` that makes schema N from N - 1 with Alembic's operations:
+The claim, a file in the folder, holds the id of the store. Opening a new store creates its tables,
+and opening an older store upgrades its tables. To change the tables, edit `storage.schema`, raise
+`SCHEMA` there to N, and add a function to `_UPGRADES` that turns schema N - 1 into N by Alembic
+operations:
 
     def _to_n(op: "Operations") -> None:
         op.add_column("trials", Column("loss", Double, nullable=True))
 
-Add columns and tables, but drop none, because running processes of the previous version fail
-without a column they use. For the same reason, keep the keys of JSON documents.
+Add columns and tables, but drop none, because processes of the previous version may still run and
+need the columns they know. For the same reason, keep the keys of JSON documents.
 """
 
 import json
@@ -48,12 +49,12 @@ _LOCK = 0x7072_7475
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """Address of a store, as sent to workers.
+    """Address of a store, in the form that is sent to workers.
 
     Attributes:
-        url: fsspec URL of the folder.
+        url: fsspec URL of the store's folder.
         database: SQLAlchemy URL of the index; empty for a SQLite file in a local folder.
-        id: Id of the store; empty if any store, or a new store, may be opened.
+        id: Id of the store; empty if any existing or new store may be opened.
     """
 
     url: str
@@ -67,13 +68,13 @@ class StoreAddress:
 def opened(
     address: StoreAddress, files: Files, budget_bytes: int, *, is_read: bool = False
 ) -> tuple[Database, str]:
-    """Return the database of a store, created if the store is new, and the store's id.
+    """Return the database and the id of a store, creating a new store if none exists.
 
-    With `is_read`, an existing store may be read-only.
+    If `is_read` is true, an existing store may be read-only.
 
     Raises:
-        StoreRefused: If the folder is not writable, belongs to another index, or has another
-            version's format; or if a remote URL is given without a database.
+        StoreRefused: If the folder is not writable, belongs to another index, or has the format of
+            another version; or if a remote URL is given without a database.
         StoreAway: If the folder or the database does not answer.
     """
     if not files.is_local and not address.database:
@@ -109,7 +110,7 @@ def opened(
 
 
 def is_there(address: StoreAddress, files: Files) -> bool:
-    """Return whether a store exists, without creating a store; raises StoreAway if unreadable."""
+    """Return whether a store exists, without creating one; raises StoreAway if unreachable."""
     try:
         return bool(files.filesystem.exists(files.path(CLAIM_FILE)))
     except OSError as error:
@@ -117,7 +118,7 @@ def is_there(address: StoreAddress, files: Files) -> bool:
 
 
 def _claimed(address: StoreAddress, files: Files, database: Database, budget_bytes: int) -> str:
-    """Tie folder and index together, or check that they belong together; return the store's id."""
+    """Tie a folder to its index, or check that they belong together; return the store's id."""
     if not address.id and database.is_missing_file() and is_there(address, files):
         raise StoreRefused(
             f"the database {database.url} of the store {address.url} is missing; restore it, name "
@@ -178,20 +179,20 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
 
 
 def _row(connection: Connection) -> Row[tuple[str, int, str]] | None:
-    """Return the database's row about its store; None if the row does not exist yet."""
+    """Return the database row that describes the store; None if there is no row yet."""
     if not inspect(connection).has_table(store_table.name):
         return None
     return connection.execute(_ROW).first()
 
 
 def _lock_tables(connection: Connection) -> None:
-    """Lock the tables against changes by other processes until a transaction ends."""
+    """Lock the tables against changes by other processes until the transaction ends."""
     if connection.dialect.name == "postgresql":  # SQLite has one writing transaction at a time
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
 def _upgrade(database: Database) -> None:
-    """Upgrade the tables of a store in one transaction. A SQLite database is copied first."""
+    """Upgrade the tables of a store in one transaction, after copying a SQLite database."""
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext
 
@@ -212,7 +213,7 @@ def _upgrade(database: Database) -> None:
 
 
 def _read_claim(files: Files) -> str | None:
-    """Return the id of the store that has claimed a folder; None if the folder is free."""
+    """Return the id of the store that has claimed a folder; None if no store has claimed it."""
     where = files.path(CLAIM_FILE)
     try:
         return str(json.loads(files.filesystem.cat_file(where))["index"])

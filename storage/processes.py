@@ -1,4 +1,4 @@
-"""Identities of processes across machines, with the standard library and `psutil` alone."""
+"""Identities of processes across machines. Imports only the standard library and `psutil`."""
 
 import json
 import os
@@ -15,12 +15,12 @@ _STARTTIME = 19
 
 
 class ProcessIdentity(NamedTuple):
-    """Identity of a process, which is never reused.
+    """Identity of a process. Unlike a process id, an identity is never reused.
 
     Attributes:
-        boot: Boot of the process's machine, and namespace of process ids in a container.
+        boot: Id of the machine's boot, followed by the namespace of process ids in a container.
         pid: Process id.
-        started: Start of the process (see `process_start`).
+        started: Start time of the process, as returned by `process_start`.
     """
 
     boot: str
@@ -35,23 +35,23 @@ class ProcessIdentity(NamedTuple):
         return _identity(os.getpid())
 
     def is_dead(self) -> bool:
-        """Return whether the process has certainly ended; False for other machines."""
+        """Return whether the process has certainly ended; False if it is on another machine."""
         return self.boot == _boot() and not is_running(self.pid, self.started)
 
     def is_alive(self) -> bool:
-        """Return whether the process is certainly running; False for other machines."""
+        """Return whether the process is certainly running; False if it is on another machine."""
         return self.boot == _boot() and is_running(self.pid, self.started)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
 
     def to_text(self) -> str:
-        """Return all fields as JSON."""
+        """Return all fields of the identity as JSON text."""
         return json.dumps(self)
 
     @classmethod
     def from_text(cls, text: str) -> "ProcessIdentity":
-        """Return the identity that `to_text` has written."""
+        """Return the identity from the text that `to_text` returned."""
         return cls(*json.loads(text))
 
 
@@ -62,9 +62,9 @@ def _identity(pid: int) -> ProcessIdentity:
 
 @cache
 def machine() -> str:
-    """Return the id of this machine's boot, which is the same in all containers.
+    """Return the boot id of this machine, which is the same in all containers.
 
-    On systems without a boot id, return the name of the machine.
+    If the system has no boot id, return the name of the machine.
     """
     boot = _PROC / "sys/kernel/random/boot_id"
     return boot.read_text().strip() if boot.exists() else socket.gethostname()
@@ -72,16 +72,17 @@ def machine() -> str:
 
 @cache
 def _boot() -> str:
-    """Return `machine`, followed by the namespace of process ids that this container uses."""
+    """Return the result of `machine`, followed by the container's namespace of process ids."""
     namespace = _PROC / "self/ns/pid"
     return f"{machine()} {namespace.readlink()}" if namespace.is_symlink() else machine()
 
 
 def process_start(pid: int) -> float:
-    """Return a number that identifies a process among all with the same process id since the boot.
+    """Return a start time that distinguishes processes with the same process id since the boot.
 
-    On Linux, the number is the process's start in clock ticks since the boot. psutil derives start
-    times from the wall clock, which is sometimes corrected. Raises psutil.NoSuchProcess.
+    On Linux, the start time is counted in clock ticks since the boot. Start times from psutil are
+    not used there, because they follow corrections of the wall clock. Raises psutil.NoSuchProcess
+    if no such process exists.
     """
     if not (_PROC / "self/stat").exists():
         return psutil.Process(pid).create_time()

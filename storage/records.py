@@ -34,11 +34,11 @@ from prefect_tune.storage.waiting import DiskFull, StoreLost
 
 
 class RecordDamaged(StoreLost):
-    """A record is missing or damaged. Only repeating the work that made the record restores it."""
+    """A record is missing or damaged. To restore a record, repeat the work that made it."""
 
 
 class Records:
-    """The `records/` area of a store: its files, its rows in the database, and the journal."""
+    """The records of a store: files in `records/`, rows in the database, and the journal."""
 
     def __init__(self, files: Files, database: Database, journal: Journal) -> None:
         self._files, self._journal = files, journal
@@ -55,19 +55,19 @@ class Records:
         private: bool = False,
         mappable: bool = False,
     ) -> None:
-        """Store values as a record, replacing a record with the same id.
+        """Store values as a record, replacing any record with the same id.
 
         Args:
-            record: Record id, a path below `records/`.
-            parts: Canonical values by name.
+            record: Record id, which is a path inside `records/`.
+            parts: Values to store, in canonical form, by name.
             study: Study that uses the record; None if no study uses the record yet.
-            check: Function called before anything is written, with the parts as read back.
-            private: Whether local files are readable by their owner only.
-            mappable: Whether readers map frames and vectors; see `codec.encode`.
+            check: Function that checks the encoded and decoded parts before anything is written.
+            private: Whether only the owner can read local files.
+            mappable: Whether frames and vectors can be memory-mapped; see `codec.encode`.
 
         Raises:
             NotPicklable: If a part cannot be pickled or read back, or fails the check.
-            StoreLost, DiskFull, ProcessExhausted: If the record cannot be written.
+            StoreLost, DiskFull, ProcessExhausted: If the store cannot be written.
         """
         encoded = self._files.encode(_folder(record), parts, {"record": record}, mappable=mappable)
         if check is not None:
@@ -81,9 +81,9 @@ class Records:
         self._publish(record, encoded, study, private=private)
 
     def copy(self, record: str, target: str, study: str) -> None:
-        """Copy a record to the id `target`, for a study to use, without decoding the parts.
+        """Copy a record to the id `target` for use by a study, without decoding its parts.
 
-        Raises RecordDamaged if the record is missing or damaged, and the errors of `put`.
+        Raises RecordDamaged if the record is missing or damaged; also raises the errors of `put`.
         """
         encoded: dict[str, tuple[Part, bytes | memoryview]] = {}
         try:
@@ -121,9 +121,9 @@ class Records:
         here = record_table.c.id == record
 
         def enter(connection: Connection) -> dict[str, Part]:
-            """Enter the record in the database; return the parts of the record it replaces.
+            """Add the record to the database; return the parts of the record that it replaces.
 
-            After an outage, a repeated call returns no parts.
+            If the call is repeated after an outage, no parts may be returned.
             """
             insert_new(connection, record_table, [{"id": record, **values}])
             query = select(record_table.c.parts).where(here).with_for_update()
@@ -141,7 +141,7 @@ class Records:
             self._delete({folder: former})
 
     def _delete(self, doomed: Mapping[str, Mapping[str, Part]]) -> None:
-        """Delete the files of parts that no record has; `sweep` deletes the rest later."""
+        """Delete files that no record uses any longer; `sweep` retries failed deletions later."""
         try:
             self._files.delete_parts(doomed)
         except Exception as error:
@@ -151,7 +151,7 @@ class Records:
             self._journal.finish([place_of(parts) for parts in doomed.values()])
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return the named parts of a record, by default all.
+        """Return the named parts of a record, by default all parts.
 
         Raises RecordDamaged if a part is missing or damaged.
         """
@@ -160,7 +160,7 @@ class Records:
             for name in parts if names is None else names:
                 part, copies = parts[name], self._files.copies
                 if is_mapped(part.codec) and copies is not None and not self._has_swept:
-                    self._has_swept = True  # removes copies of data that the store no longer has
+                    self._has_swept = True  # drops copies of data that the store no longer has
                     is_data = record_table.c.id.startswith(DATA, autoescape=True)
                     query = select(record_table.c.id, record_table.c.parts).where(is_data)
                     known = [_parts(row.id, row.parts) for row in self._database.rows(query)]
@@ -168,7 +168,7 @@ class Records:
                 data = self._files.read(_folder(record), name, part, from_copy=True)
                 read[name] = decode(part.codec, data)
         except (Damaged, KeyError, OSError) as error:
-            if self.parts(record) != parts:  # replaced meanwhile
+            if self.parts(record) != parts:  # replaced during the read
                 return self.get(record, names)
             raise RecordDamaged(f"record {record}: {error}") from error
         return read
@@ -176,8 +176,8 @@ class Records:
     def is_whole(self, record: str) -> bool:
         """Return whether a record exists and every part is undamaged.
 
-        If this host has a copy of a remote part, the copy's digest is checked instead of the
-        remote file's, and the remote file must have the right size.
+        If this host has a copy of a remote file, the digest of the copy is checked, and only the
+        size of the remote file.
         """
         try:
             for name, part in self.parts(record).items():
@@ -189,22 +189,22 @@ class Records:
         return True
 
     def exists(self, record: str) -> bool:
-        """Return whether a record exists, without reading its bytes."""
+        """Return whether a record exists, without reading its files."""
         query = select(record_table.c.id).where(record_table.c.id == record)
         return self._database.scalar(query) is not None
 
     def link(self, records: Sequence[str], study: str) -> None:
-        """Note that a study uses `records`. Some of the records may be stored later."""
+        """Mark `records` as used by a study. The records may be stored later."""
         if records:
             self._database.transact(partial(_linked, sorted(set(records)), study))
 
     def release(
         self, study: str, records: Sequence[str] | None = None, lease: str | None = None
     ) -> list[str]:
-        """Note that a study no longer uses `records`, by default all of its records.
+        """Mark `records`, by default all records of a study, as no longer used by the study.
 
-        Records that no study uses are deleted. Returns the ids of the deleted records. `lease` is
-        a lease that this process must hold; otherwise LeaseLost is raised.
+        Records that no study uses are deleted. Returns the ids of the deleted records. Raises
+        LeaseLost if `lease` is given and this process does not hold the lease.
         """
         if records is None:
             records = self.used_by(study)
@@ -216,7 +216,7 @@ class Records:
         return gone
 
     def used_by(self, study: str, beginning: str = "") -> list[str]:
-        """Return the ids of a study's records, optionally only ids that begin with `beginning`."""
+        """Return the ids of a study's records that begin with `beginning`, by default all."""
         users = record_user_table.c
         query = select(users.record).where(users.study == study).order_by(users.record)
         if beginning:
@@ -228,11 +228,11 @@ class Records:
         return self._database.scalars(select(record_table.c.id))
 
     def size_bytes(self) -> int:
-        """Return the total bytes of all records."""
+        """Return the total size of all records in bytes."""
         return int(self._database.scalar(select(func.sum(record_table.c.size_bytes))) or 0)
 
     def parts(self, record: str) -> dict[str, Part]:
-        """Return the files of a record by name; raises RecordDamaged if it does not exist."""
+        """Return the parts of a record by name; raises RecordDamaged if there is no such record."""
         query = select(record_table.c.parts).where(record_table.c.id == record)
         for (parts,) in self._database.rows(query):
             return _parts(record, parts)
@@ -240,7 +240,7 @@ class Records:
 
 
 def _linked(records: Sequence[str], study: str, connection: Connection) -> None:
-    """Note that a study uses records. Concurrent calls of `release` wait for the transaction."""
+    """Mark records as used by a study. Concurrent `release` calls wait for the transaction."""
     for some in in_chunks(records):
         query = select(record_table.c.id).where(record_table.c.id.in_(some))
         connection.execute(query.order_by(record_table.c.id).with_for_update(read=True)).all()
@@ -251,9 +251,9 @@ def _linked(records: Sequence[str], study: str, connection: Connection) -> None:
 def _released(
     study: str, records: Sequence[str], lease: str | None, connection: Connection
 ) -> dict[str, dict[str, Part]]:
-    """Note that a study no longer uses records; return the parts of unused records by folder.
+    """Mark records as unused by a study; return the parts of records without users, by folder.
 
-    The unused parts enter the journal of deletions.
+    The returned parts are added to the journal of deletions.
     """
     if lease is not None:
         check_held(connection, lease)

@@ -1,6 +1,6 @@
-"""All tables of the database: JSON documents, and times in seconds since 1970.
+"""All tables of the database. Documents are JSON, and times are seconds since 1970.
 
-`storage.opening` creates the tables and explains how to change one.
+`storage.opening` creates the tables and explains how to change a table.
 """
 
 from collections.abc import Iterator

@@ -27,12 +27,13 @@ Outcome = Literal[
 class Changes:
     """Differences between a data set and an earlier data set.
 
-    A row is identified by its key, or without keys by its values in the columns that both data sets
-    have. Rows of events are identified by patient, prediction time and events. A changed row counts
-    as one removed and one added row, unless only its target changed.
+    A row is identified by its key or, without key columns, by its values in the columns that both
+    data sets share. For patient events, a row is identified by patient, prediction time and events.
+    A changed row counts as one removed row and one added row, unless only its target changed.
 
     Attributes:
-        columns_differing: Columns that differ in nearly all rows and are not used to identify rows.
+        columns_differing: Columns that differ in nearly all rows and therefore do not identify
+            rows.
     """
 
     rows_added: int = 0
@@ -47,14 +48,14 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Reused:
-    """Results of earlier studies that a study reuses.
+    """Results of earlier studies that a later study reuses.
 
     Attributes:
-        studies: Names of the earlier studies, newest first.
-        observations: Number of earlier trials given to the method as prior knowledge.
-        starts: Number of earlier configurations to evaluate first.
-        weight: Weight of the prior knowledge after the earlier configurations were evaluated again;
-            0 if the prior knowledge was dropped, None if the weight is unknown.
+        studies: Names of the earlier studies, the newest first.
+        observations: Number of earlier trials that the method gets as prior knowledge.
+        starts: Number of earlier configurations that the study evaluates first.
+        weight: Weight of the prior knowledge, set after the earlier configurations were evaluated
+            again; 0 if the prior knowledge was dropped, None if unknown.
     """
 
     studies: tuple[str, ...] = ()
@@ -65,15 +66,17 @@ class Reused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The decision whether the model of a study becomes the champion.
+    """Decision whether the model of a study becomes the champion.
 
     Attributes:
         reason: Reason for the decision, as a text for users.
-        model: Record for a copy of the model. The record exists if the model was `promoted`.
-        champion: Study of the champion at the time of the decision; None without a champion.
-        test_number: Number of the test since the champion last changed; None if no test decided.
-        n_rows: Number of fresh rows; None if the rows were not counted.
-        compared: Comparison of both models, a `PairedComparison` as JSON; None without one.
+        model: Record id of the copy of the model. The record exists only if the model was promoted.
+        champion: Study of the champion at the time of the decision; None if there was no champion.
+        test_number: Number of the statistical test since the champion last changed; None if no test
+            decided.
+        n_rows: Number of rows that neither model had seen; None if the rows were not counted.
+        compared: Comparison of the two models (`PairedComparison`) as JSON; None if the models were
+            not compared.
     """
 
     promoted: bool
@@ -88,19 +91,19 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesRun:
-    """A run of a series that started a study.
+    """A run of a series that started a new study.
 
     Attributes:
-        number: Number of the study in the series.
+        number: Number of the run's study in the series.
         at: Start of the study, in seconds since 1970.
-        rows: Number of rows of the data.
-        changes: Differences between the data and those of the previous study; None if unknown.
-        options: Given options that require a new study when they change, as JSON values.
-        state: State of the study; set by `read_series` only.
-        loss: Loss of the incumbent at the last decision.
-        test_loss: Loss of the model on test rows at the last decision.
-        decision: Last decision on the model.
-        skipped: Number of later runs that ended because nothing had changed since this run.
+        rows: Number of rows in the data.
+        changes: Differences from the data of the previous study; None if unknown.
+        options: Explicitly given options that require a new study when they change, as JSON values.
+        state: State of the study. Only `read_series` sets this attribute.
+        loss: Loss of the incumbent when the model was last judged.
+        test_loss: Loss of the model on the test rows when the model was last judged.
+        decision: Latest decision whether the model becomes the champion.
+        skipped: Number of later runs that ended at once because nothing had changed.
     """
 
     study: str
@@ -119,10 +122,10 @@ class SeriesRun:
 
 @dataclass(frozen=True, slots=True)
 class Champion:
-    """A promoted model.
+    """A model that was promoted in a series.
 
     Attributes:
-        record: Record of the copy of the model.
+        record: Record id of the copy of the model.
         by: Reason for the promotion: a test, the `--promotion` rule, or a person.
     """
 
@@ -133,15 +136,15 @@ class Champion:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A series.
+    """A series of studies of one question.
 
     Attributes:
-        created: Time of creation, in seconds since 1970.
+        created: Time at which the series was created, in seconds since 1970.
         question: Settings that all studies of the series share, as JSON values (see
             `flows.series.question`).
-        champions: Promoted models that are kept, the current champion first.
-        n_tests: Number of challengers tested since the champion last changed.
-        runs: Runs that started a study, by number.
+        champions: Promoted models that are still stored, the current champion first.
+        n_tests: Number of models tested against the champion since the champion last changed.
+        runs: Runs that started a new study, ordered by number.
     """
 
     name: str
@@ -153,20 +156,20 @@ class Series:
 
     @property
     def champion(self) -> Champion | None:
-        """The current champion, which is the model in use; None without a champion."""
+        """The current champion, the model in use; None if the series has no champion."""
         return self.champions[0] if self.champions else None
 
     def run_of(self, study: str) -> SeriesRun | None:
-        """Return the run of a study; None if the study is not in the series."""
+        """Return the run that started a study; None if the study is not in the series."""
         return next((run for run in self.runs if run.study == study), None)
 
     def with_run(self, run: SeriesRun) -> Self:
-        """Return the series with a run added, or changed if its number is known."""
+        """Return the series with a run added, or replaced if the run's number exists."""
         others = (other for other in self.runs if other.number != run.number)
         return replace(self, runs=tuple(sorted((*others, run), key=lambda one: one.number)))
 
     def with_champion(self, champion: Champion) -> Self:
-        """Return the series with another champion. At most one model per study is kept."""
+        """Return the series with a new champion. The series keeps at most one model per study."""
         others = (other for other in self.champions if other.study != champion.study)
         return replace(self, champions=(champion, *others)[:_KEPT_CHAMPIONS], n_tests=0)
 
@@ -176,7 +179,7 @@ _FIELDS = tuple(one.name for one in fields(Series))
 
 
 def series_lease(name: str) -> str:
-    """Return the name of the lease for changing a series."""
+    """Return the name of the lease that a process needs to change a series."""
     return f"series {name}"
 
 
@@ -192,7 +195,7 @@ class SeriesTable:
         return self._database.scalars(select(series_table.c.name).order_by(created))
 
     def find(self, name: str) -> Series | None:
-        """Return the series with this name; None if the series does not exist.
+        """Return the series with the given name; None if the series does not exist.
 
         Raises DatabaseDamaged if a document of the series is malformed.
         """
@@ -208,7 +211,7 @@ class SeriesTable:
         return None
 
     def write(self, series: Series, run: SeriesRun | None, connection: Connection) -> None:
-        """Write a series and one of its runs in the caller's transaction.
+        """Write a series, and one of its runs if given, in the caller's transaction.
 
         Other runs stay unchanged. Raises LeaseLost unless this process holds the series' lease.
         """
@@ -222,11 +225,11 @@ class SeriesTable:
             upsert(connection, series_run_table, row)
 
     def save(self, series: Series, run: SeriesRun | None = None) -> None:
-        """Write a series and one of its runs, like `write`, in a new transaction."""
+        """Write a series, and one of its runs if given, in a new transaction."""
         self._database.transact(partial(self.write, series, run))
 
     def delete(self, name: str) -> None:
-        """Delete a series with its runs. The studies of the series stay."""
+        """Delete a series with its runs, but not the studies of the series."""
 
         def change(connection: Connection) -> None:
             check_held(connection, series_lease(name))

@@ -1,8 +1,8 @@
-"""Usage of the cache: hits, misses, seconds saved and bytes read by step, and last uses.
+"""Usage of the cache: hits, misses, seconds saved and bytes read by step, and times of last use.
 
-Each process collects its counts in memory and writes them at the end of a trial, so a hit needs no
-transaction. A running trial pins its artifacts, so an artifact is not evicted because its last use
-is not written yet.
+Each process collects its counts in memory and writes the counts at the end of a trial, so a hit
+needs no transaction. A running trial pins its artifacts, so no artifact is evicted only because its
+last use has not been written yet.
 """
 
 import threading
@@ -34,7 +34,7 @@ _READS = select(func.sum(step_count_table.c.read_seconds), func.sum(step_count_t
 
 
 def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) -> None:
-    """Add `counts` to the counts of a step, in a transaction that has locked the store's row."""
+    """Add `counts` to the counts of a step, in a transaction that has locked the `store` row."""
     table = step_count_table.c
     more = {name: table[name] + n for name, n in counts.items()}
     change = update(step_count_table).where(table.step == step).values(more)
@@ -50,9 +50,9 @@ def read_seconds_per_byte(connection: Connection) -> float:
 
 
 class UsageBuffer:
-    """Counts of artifact use in this process. All threads may use one buffer.
+    """Usage counts collected in this process. Threads may share a buffer.
 
-    If the database fails while counts are written, these counts are lost.
+    If the database fails while counts are being written, the counts are lost.
     """
 
     def __init__(self, database: Database) -> None:
@@ -62,14 +62,14 @@ class UsageBuffer:
         self._counts: dict[str, dict[str, float]] = {}
 
     def count_hit(self, key: str, step: str, seconds_saved: float) -> None:
-        """Count an artifact served from the cache, and the time that was saved."""
+        """Count an artifact that was served from the cache, and the time saved."""
         with self._lock:
             _, hits = self._used.get(key, (0.0, 0))
             self._used[key] = time(), hits + 1
         self._count(step, hits=1, seconds_saved=seconds_saved)
 
     def count_read(self, step: str, read_bytes: int, seconds: float) -> None:
-        """Count the bytes of an artifact that were read, and the time to read them."""
+        """Count the bytes read from an artifact, and the time to read the bytes."""
         self._count(step, read_bytes=read_bytes, read_seconds=seconds, seconds_saved=-seconds)
 
     def count_miss(self, step: str) -> None:
@@ -83,7 +83,7 @@ class UsageBuffer:
                 known[name] = known.get(name, 0) + n
 
     def write(self, connection: Connection) -> None:
-        """Write all collected counts, in a transaction that has locked the store's row."""
+        """Write all collected counts, in a transaction that has locked the `store` row."""
         with self._lock:
             used, self._used = self._used, {}
             counts, self._counts = self._counts, {}
@@ -94,7 +94,7 @@ class UsageBuffer:
             note_counts(connection, step, of_step)
 
     def flush(self) -> None:
-        """Write all collected counts."""
+        """Write all collected counts in a new transaction."""
         if self._used or self._counts:
             with self._database.write() as connection:
                 connection.execute(LOCKED_STORE)

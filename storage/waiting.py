@@ -1,13 +1,14 @@
-"""Outages of databases, buckets and folders: their causes, and waiting for their end.
+"""Outages of databases, buckets and folders: causes of errors, and waiting until a store answers.
 
 Storage errors have three causes. An unreachable store may come back by itself, a full disk needs a
-person, and a lack of file handles or memory concerns this process only. Other errors are raised
-unchanged. Calls to an unreachable store are repeated after growing pauses of at most five seconds,
-for at most five minutes. These waits do not count as a trial's time.
+person, and a lack of file handles or memory concerns this process only. Errors with other causes
+are raised unchanged. Calls to an unreachable store are repeated for at most five minutes, after
+growing pauses of at most five seconds. Waiting does not count as a trial's time.
 
-A signal must not interrupt an open transaction, which would block all other processes. Python
-raises the error of a signal handler between any two instructions of the main thread. Handlers
-therefore call `was_deferred` first, which defers the error to the end of `deferred_signals`.
+A signal must not interrupt an open transaction, because the transaction would block all other
+processes. Python can run a signal handler between any two instructions of the main thread. A
+handler that raises therefore calls `was_deferred` first, which defers the error to the end of
+`deferred_signals`.
 """
 
 import errno
@@ -29,10 +30,10 @@ from prefect_tune.storage.notices import warn
 
 @dataclass
 class Waits:
-    """Waits counted by `waits_counted`.
+    """Time spent waiting for unreachable stores, as counted by `waits_counted`.
 
     Attributes:
-        changed: Function called at the start and the end of each wait.
+        changed: Function that is called at the start and the end of each wait.
         seconds: Total duration of all waits so far.
         since: Start of the current wait by `time.monotonic`; None outside a wait.
     """
@@ -47,7 +48,7 @@ _WAITS: ContextVar[Waits | None] = ContextVar("waits", default=None)
 
 @contextmanager
 def waits_counted(changed: Callable[[Waits], None] = lambda _: None) -> Iterator[None]:
-    """Count the waits of the body. `changed` is called at the start and the end of each wait."""
+    """Count waits in the `with` block. `changed` is called as each wait starts and ends."""
     token = _WAITS.set(Waits(changed))
     try:
         yield
@@ -56,7 +57,7 @@ def waits_counted(changed: Callable[[Waits], None] = lambda _: None) -> Iterator
 
 
 class Stopwatch:
-    """Measures the time since the stopwatch was created, without waits."""
+    """Measures the time since its creation, without time spent waiting for stores."""
 
     def __init__(self) -> None:
         self.since, self.waited = monotonic(), _waited_seconds()
@@ -73,7 +74,7 @@ def _waited_seconds() -> float:
 
 @contextmanager
 def waiting(since: Stopwatch | None = None) -> Iterator[None]:
-    """Count the body as one wait. With `since`, the wait includes the failed work since then."""
+    """Count the `with` block as a wait that, if `since` is given, includes the time since then."""
     waits = _WAITS.get()
     if waits is None or waits.since is not None:
         yield
@@ -90,7 +91,7 @@ def waiting(since: Stopwatch | None = None) -> Iterator[None]:
 
 
 class _State:
-    """Whether signals are deferred in the main thread, and the `pending` interrupt."""
+    """Whether signals are deferred in the main thread, and the interrupt that is `pending`."""
 
     is_deferred = False
     pending: Callable[[], None] | None = None
@@ -98,9 +99,9 @@ class _State:
 
 @contextmanager
 def deferred_signals(*, is_deferred: bool = True) -> Iterator[None]:
-    """Defer signals during the body. Only the main thread gets signals; others just run the body.
+    """Defer signals during the `with` block. In threads other than the main thread, do nothing.
 
-    With `is_deferred=False`, allow signals in a body that may take long and is safe to interrupt.
+    With `is_deferred=False`, allow signals in a block that may take long and is safe to interrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -115,7 +116,7 @@ def deferred_signals(*, is_deferred: bool = True) -> Iterator[None]:
 
 
 def was_deferred(interrupt: Callable[[], None]) -> bool:
-    """Return whether signals are deferred; if so, keep `interrupt`, a function that raises."""
+    """Return whether signals are deferred; if they are, call `interrupt` (which raises) later."""
     if _State.is_deferred:
         _State.pending = interrupt
     return _State.is_deferred
@@ -230,7 +231,7 @@ Result = TypeVar("Result")
 
 
 def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the interrupt that was being handled when an error was raised; None without one."""
+    """Return the interrupt that was being handled when an error was raised, or None."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error
@@ -239,12 +240,12 @@ def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
 def retry_while_unreachable(
     call: Callable[[], Result], is_outage: Callable[[BaseException], bool], what: str = ""
 ) -> Result:
-    """Make an idempotent call, and repeat the call during an outage.
+    """Make an idempotent call, and repeat the call until an outage has ended.
 
-    Failed attempts count as waiting. A study gets one warning per address (`what`). After a long
-    outage, the last error is raised. Other errors are raised at once, and so is the error of an
-    outage that a nested call has already waited for. A thread that cleans up after an interrupt
-    does not wait for outages.
+    Failed attempts count as waiting. A study gets one warning per address (`what`). If the outage
+    lasts too long, the last error is raised. Errors that are no outage are raised at once, and so
+    is the error of an outage that a nested call has already waited for. A thread that cleans up
+    after an interrupt does not wait for outages.
     """
     if interrupt_behind(sys.exception()) is not None:
         return call()
@@ -279,9 +280,10 @@ _MOST_RETRY_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Calls `beat` in a thread, after pauses of `seconds`, until stopped.
+    """Calls `beat` in a thread every `seconds`, until stopped.
 
-    If `beat` fails, the user gets one warning per outage, which begins with the text `outage`.
+    If `beat` fails, the user gets one warning per outage. The warning begins with the text
+    `outage`.
     """
 
     def __init__(self, name: str, beat: Callable[[], None], seconds: float, outage: str) -> None:
@@ -292,7 +294,7 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, after waiting a short time for a beat under way."""
+        """Stop the thread, after waiting briefly for a running call of `beat`."""
         self._stop.set()
         self._thread.join(_STOP_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Comparisons of methods: one ordinary study for each repeat and method, and their standings.
+"""Comparisons of methods: an ordinary study for each repeat and method, and the standings.
 
 - `comparison`: the methods to compare, and the preparation of their studies.
 - `session`: runs the studies, several at a time.

@@ -1,6 +1,6 @@
-"""A comparison of methods: checks all input, then enters the studies in the ledger.
+"""A comparison of methods: checks all input, then creates the studies in the ledger.
 
-The state of a comparison is the state of these studies; nothing else is stored.
+The state of a comparison is the state of its studies; nothing else is stored.
 """
 
 import re
@@ -49,21 +49,21 @@ from prefect_tune.tasks.data.source import Source
 
 @dataclass(frozen=True)
 class Entrant:
-    """A method with its options; `label` has the method, and the options that are not defaults."""
+    """A method with its options. `label` shows the method and its non-default options."""
 
     label: str
     method: str
     options: Mapping[str, Any]
 
     def study(self, comparison: str, repeat: int) -> str:
-        """Return the name of the study of this method in a repeat of a comparison."""
+        """Return the name of the method's study in one repeat of a comparison."""
         return f"{comparison}-{repeat}-{re.sub(r'[^A-Za-z0-9._-]+', '-', self.label).strip('-')}"
 
 
 def parse_methods(text: str) -> tuple[Entrant, ...]:
-    """Parse `flash,flash:variant=paper,random`; values are parsed as JSON if possible.
+    """Parse methods such as `flash,flash:variant=paper,random`. Values may be JSON.
 
-    Raises `UnknownName` if a method does not exist, and `BadInput` if an option is not written
+    Raises `UnknownName` if a method does not exist, and `BadInput` if an option is not written as
     NAME=VALUE, a method occurs twice, or fewer than two methods are given.
     """
     entrants = []
@@ -89,7 +89,7 @@ def parse_methods(text: str) -> tuple[Entrant, ...]:
 
 @dataclass(frozen=True)
 class Replicate:
-    """The study of one method in one repeat, and the `parameters` of its flow `tune`."""
+    """A method's study in one repeat. `parameters` are the parameters of the flow `tune`."""
 
     entrant: Entrant
     repeat: int
@@ -97,7 +97,7 @@ class Replicate:
     parameters: Mapping[str, Any]
 
     def is_done(self) -> bool:
-        """Return whether the study has met the current stop rule, with or without a model."""
+        """Return whether the study has met its current stop rule, with or without a model."""
         opened = open_study(self.prepared.store, self.prepared.name)
         has_ended = opened.row.state in {"complete", "failed"}
         return has_ended and opened.plan.options.stop_rule == self.prepared.options.stop_rule
@@ -108,9 +108,9 @@ class Comparison:
     """A comparison whose studies are in the ledger, ready to run.
 
     Attributes:
-        options: Options that all studies share, and options of the session.
-        out: File for the curves.
-        notes: Notes on the data and on decisions, for the user.
+        options: Options that all studies share, including options of the session.
+        out: File to which the curves are written.
+        notes: Notes for the user about data and decisions.
     """
 
     name: str
@@ -122,12 +122,12 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """Human-readable name."""
+        """Human-readable name of the comparison."""
         return f"comparison {self.name}"
 
     @property
     def again(self) -> str:
-        """Option that resumes the comparison."""
+        """Command-line option that resumes the comparison."""
         return f"--name {self.name}"
 
     def to_do(self) -> list[Replicate]:
@@ -135,13 +135,13 @@ class Comparison:
         return [replicate for replicate in self.replicates if not replicate.is_done()]
 
     def finished(self) -> dict[str, Any] | None:
-        """Return the outcome if all replicates are done."""
+        """Return the outcome of the comparison if all replicates are done; otherwise None."""
         return None if self.to_do() else self.outcome()
 
     def outcome(self) -> dict[str, Any]:
-        """Write the curves of all studies to their file, and return the standings as JSON values.
+        """Write the curves of all studies to a file, and return the standings as JSON values.
 
-        Raises `StudyFailed` if not a single trial was completed.
+        Raises `StudyFailed` if no trial was completed.
         """
         curves = pd.concat(
             [
@@ -166,11 +166,11 @@ _ANOTHER = "choose another --name"
 def prepare_comparison(
     parameters: Mapping[str, Any], default_name: str | None = None, flow_run_id: str | None = None
 ) -> Comparison:
-    """Read and check the input, and create the studies in the ledger or find existing ones.
+    """Read and check the input, and create the studies in the ledger or find existing studies.
 
-    By default, a comparison is named after data and time. `flow_run_id` is None for a command,
-    which prepares the comparison before its flow run. Raises `BadInput`, `UnknownName` or
-    `StoreRefused` if an option cannot be used.
+    By default, a comparison is named after data and time. `flow_run_id` is None if a command
+    prepares the comparison before its flow run. Raises `BadInput`, `UnknownName` or `StoreRefused`
+    if an option is invalid.
     """
     own = CompareOptions.parse(parameters)
     by_default = (m.name for m in METHODS.without_plugins() if m.compared_by_default)
@@ -226,7 +226,7 @@ def prepare_comparison(
         reason = "methods are compared on test rows"
         raise BadInput(reason, option="test-size", value=0, remedy="use a share above 0")
     if name is None or len(plans) < len(design):
-        for entrant in entrants:  # check all methods before any study is entered
+        for entrant in entrants:  # check all methods before creating any study
             changed = request.with_options(method=entrant.method, option=entrant.options)
             try:
                 data_name = resolve(changed, store, read).plan.data_name

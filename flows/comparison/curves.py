@@ -24,13 +24,13 @@ _CONFIGURATION = "configuration"
 def curve_of(
     store: ArtifactStore, study: str, comparison: str, method: str, repeat: int
 ) -> pd.DataFrame:
-    """Return one row for the start of a study and one for each ended trial, in order.
+    """Return the curve of a study: one row for its start and one row for each ended trial.
 
-    Returns the columns of `CURVE_COLUMNS`. `trials` counts each configuration once. `trials`,
-    `seconds` and `ask_seconds` are totals from the start of the study to the end of the trial.
-    `loss` is given for full trials. `incumbent` is the trial chosen at that time. `incumbent_loss`
-    is given for full incumbents only, as other losses are not comparable. `test_loss` is the loss
-    of the final model, in all rows.
+    The columns are `CURVE_COLUMNS`. `trials` counts each configuration once. `trials`, `seconds`
+    and `ask_seconds` are totals from the start of the study to the end of the trial. `loss` is
+    given only for full trials. `incumbent` is the best trial at the end of the trial.
+    `incumbent_loss` is given only for full incumbents, because losses of partial trials are not
+    comparable. `test_loss` is the test loss of the final model, repeated in all rows.
     """
     opened = open_study(store, study)
     plan, facts = opened.plan, opened.facts
@@ -68,14 +68,14 @@ def curve_of(
         test_loss=None if facts.no_model else facts.model.test_loss,
     )
     curve["trials"] = (~curve[_CONFIGURATION].duplicated()).cumsum() - 1
-    curve["seconds"] = curve.seconds.cummax()  # the last seconds of a killed process are lost
+    curve["seconds"] = curve.seconds.cummax()  # a killed process loses its last seconds
     losses = curve.dropna(subset="loss").groupby("trial").loss.last()
     curve["incumbent_loss"] = curve.incumbent.map(losses)
     return curve[list(CURVE_COLUMNS)].astype(_TYPES)
 
 
 def read_curves(files: Sequence[str]) -> pd.DataFrame:
-    """Return the curves of all files; raise `BadInput` if a file is invalid or repeats another."""
+    """Read the curves of all files; raise `BadInput` if a file is invalid or a duplicate."""
     tables = []
     for file in files:
         try:

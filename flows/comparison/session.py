@@ -1,8 +1,8 @@
-"""Runs the studies of a comparison, several at a time, each in a flow run of its own.
+"""Runs the studies of a comparison, several at a time, each in its own flow run.
 
 Each study has one worker. Methods propose trials in threads of the flow's process, and the time for
 proposals counts as study time. Studies share no cached step results, so no study benefits from
-another.
+another study.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ _TICK_SECONDS = 0.5
 
 
 def run_replicates(comparison: Comparison, to_do: Sequence[Replicate]) -> None:
-    """Run replicates from the current flow run; if one raises an error, end all.
+    """Run replicates from the current flow run. If a replicate raises an error, end all.
 
-    If a replicate ends without a model, this is only noted. Raises the first error, and `Pause` or
+    A replicate that ends without a model only causes a note. Raises the first error, and `Pause` or
     `Abort` if the flow run was suspended or cancelled.
     """
     flow_run_id = UUID(str(flow_run.id))
@@ -51,7 +51,7 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate]) -> None:
     common.observer.note(f"running {len(to_do)} of {n_all} studies, {n_at_once} at a time")
     try:
         with (
-            one_thread(),  # so that a method's proposals leave the cores to other studies
+            one_thread(),  # proposals of a method leave the cores to other studies
             RunRequests.watched(flow_run_id) as requests,
             ThreadPoolExecutor(n_at_once, thread_name_prefix="replicate") as threads,
         ):
@@ -77,7 +77,7 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate]) -> None:
 def _run(
     replicate: Replicate, common: "_CommonObserver", requests: RunRequests, stop: Event
 ) -> None:
-    INTERRUPTED.set(stop)  # only for the study of this thread
+    INTERRUPTED.set(stop)  # affects only the study of this thread
     check_interrupted()
     requests.obey()
     prepared = replace(replicate.prepared, has_shown_notes=True)
@@ -95,13 +95,13 @@ def _run(
 
 
 def _errors(running: Sequence[Future[None]]) -> list[Exception]:
-    """Return the errors so far, except interrupts and requests from Prefect."""
+    """Return the errors so far, without interrupts and requests from Prefect."""
     ended = (future.exception() for future in running if future.done())
     return [error for error in ended if isinstance(error, Exception)]
 
 
 class _CommonObserver(LoggingObserver):
-    """Observer of all studies of a comparison.
+    """Observer of all studies in a comparison.
 
     Notes go to the log of each study's flow run. Warnings, and the progress of one study at a time,
     go to the observer of the comparison.
@@ -113,13 +113,13 @@ class _CommonObserver(LoggingObserver):
         self._warned: set[str] = set()
 
     def warn(self, text: str) -> None:
-        """Show a warning, once for all studies."""
+        """Show a warning only once for all studies."""
         if text not in self._warned:
             self._warned.add(text)
             self.observer.warn(text)
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
-        """Show the progress, not the trial: all studies together have too many trials."""
+        """Show the progress but not the trial, because all studies have too many trials."""
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:

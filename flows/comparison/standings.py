@@ -1,8 +1,8 @@
-"""Standings of a comparison: ranks and losses of methods, and the permutation test of the ranks.
+"""Standings of a comparison: ranks and losses of methods, and a permutation test of the ranks.
 
-Curves are tables with the columns of `CURVE_COLUMNS` and one row per study and trial, plus one row
-for the start of each study. To pool comparisons, concatenate their tables: methods are ranked
-within each block, a data set and repeat. A missing loss is worse than all others.
+Curves are tables with the columns `CURVE_COLUMNS`, one row per study and trial, and one row for the
+start of each study. To pool comparisons, concatenate their curves. Methods are ranked within each
+block, which is one repeat on one data set. A missing loss counts as the worst loss.
 """
 
 from collections.abc import Sequence
@@ -35,18 +35,19 @@ _DRAWS = 10_000
 class Standings:
     """Standings of the methods of one or several comparisons.
 
-    Properties that differ between pooled comparisons are None. If metrics differ, the metric is
+    Properties that differ between pooled comparisons are None. If the metrics differ, the metric is
     called `loss`.
 
     Attributes:
-        n_blocks: Number of blocks, one per data set and repeat.
-        methods: One row per method, best first, with the columns `method`, `average_rank` (over the
-            blocks), `p_value` (of the distance to the leader), `is_tied_with_best`, medians and
-            quartiles of the losses of incumbents and final models (None if not finite), and
-            medians of `trials` (configurations), `seconds` and `ask_seconds`.
-        pairs: One row per pair: `method`, `other`, blocks won and lost by `method`, and `p_value`
-            of the distance of both ranks.
-        untested: Studies without a test loss, which rank last.
+        n_blocks: Number of blocks, which are pairs of a data set and a repeat.
+        methods: Table with one row per method, the best method first, and the columns `method`,
+            `average_rank` (over the blocks), `p_value` (of the distance to the leader),
+            `is_tied_with_best`, medians and quartiles of the losses of incumbents and final models
+            (None if not finite), and medians of `trials` (configurations), `seconds` and
+            `ask_seconds`.
+        pairs: Table with one row per pair of methods: `method`, `other`, the blocks that `method`
+            won and lost, and `p_value` of the distance between the ranks.
+        untested: Names of studies without a test loss, which rank last.
     """
 
     comparison: str | None
@@ -70,7 +71,7 @@ class Standings:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences on why to interpret the standings with care."""
+        """Reasons to interpret the standings with care, as sentences."""
         n, found = len(self.methods), list[str]()
         if self.untested:
             found.append(f"Without a test score, and therefore last: {', '.join(self.untested)}")
@@ -84,10 +85,10 @@ class Standings:
 
 
 def standings(curves: pd.DataFrame, seed: int = 0) -> Standings:
-    """Rank methods by the test losses of their final models; `seed` is for the permutation test.
+    """Rank methods by the test losses of their final models. `seed` is for the permutation test.
 
     `curves` come from one or several comparisons. Raises `BadInput` if a study is missing, or if
-    there are none.
+    there are no studies.
     """
     if curves.empty:
         raise BadInput("nothing to compare: the files contain no study")
@@ -125,13 +126,14 @@ def standings(curves: pd.DataFrame, seed: int = 0) -> Standings:
 def permutation_test(
     losses: NDArray[np.float64], rng: np.random.Generator, n_draws: int = _DRAWS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return average ranks, shape (k,), and the p values of their distances, shape (k, k).
+    """Return average ranks, shape (k,), and p values of their differences, shape (k, k).
 
-    `losses` has shape (n_blocks, k), inf if missing. Equal losses in a block share their mean rank.
-    p of two methods is the share of random orders in which the best and the worst method are at
-    least as far apart as these two. If all methods are equal, at most 5% of comparisons find any
-    pair with p <= 0.05. A bootstrap of the blocks would err more often: with four methods, in 70%
-    of comparisons of three blocks, and in 44% of comparisons of 18 blocks.
+    `losses` has shape (n_blocks, k), with inf for missing losses. Equal losses in a block share
+    their mean rank. The p value of two methods is the share of random permutations in which the
+    best and the worst method are at least as far apart as the two methods. If all methods are
+    equal, at most 5% of comparisons find any pair with p <= 0.05. A bootstrap of the blocks would
+    find such pairs far more often: with four methods, in 70% of comparisons with three blocks and
+    in 44% of comparisons with 18 blocks.
     """
     ranks = rankdata(losses, axis=1)
     average = ranks.mean(axis=0)
@@ -145,7 +147,7 @@ def permutation_test(
 
 
 def _test_losses(ends: pd.DataFrame) -> pd.DataFrame:
-    """Return test losses by block and method, inf if undefined; all studies must exist."""
+    """Return test losses by block and method, with inf if undefined. All studies must exist."""
     losses = ends.set_index([*_BLOCK, "method"]).test_loss.astype(float).fillna(np.inf)
     table = losses.unstack("method")  # noqa: PD010 - each study occurs once
     for block, method in np.argwhere(table.isna())[:1]:
@@ -158,7 +160,7 @@ def _test_losses(ends: pd.DataFrame) -> pd.DataFrame:
 
 
 def _quartiles(losses: pd.Series) -> list[float | None]:
-    """Return quartiles and median; a study without a loss is worse than all others."""
+    """Return the quartiles and the median. A missing loss counts as the worst loss."""
     with np.errstate(invalid="ignore"):  # between inf and inf
         found = np.quantile(losses.astype(float).fillna(np.inf), (0.25, 0.5, 0.75))
     return [float(value) if isfinite(value) else None for value in found]

@@ -1,4 +1,4 @@
-"""The end of a study: the final model and its test losses.
+"""The end of a study: choice, fit and test losses of the final model.
 
 - `final_model`: the choice of the model, its fit within the budget, and its record
 - `ensemble`: the choice of an ensemble on held-out rows

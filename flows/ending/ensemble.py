@@ -1,4 +1,4 @@
-"""The choice of the final model's trials: a single trial, or an ensemble."""
+"""Choice of the trials in the final model: a single trial, or an ensemble."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -50,15 +50,17 @@ Members = Sequence[tuple[Trial, float]]
 
 @dataclass(frozen=True)
 class ChosenEnsemble:
-    """The chosen members of the final model, and the loss of the ensemble on held-out rows.
+    """Chosen members of the final model, and the losses of the ensemble on held-out rows.
 
     Attributes:
         kind: Kind of the ensemble; `method` if the method chose the weights.
-        members: Trials with weights: the best trial alone, or several trials, heaviest first.
-        losses: Mean loss over the folds; for greedy selection, one loss per size from 1. Empty if
-            no ensemble was considered.
-        nested: Loss of each kind on rows not used to build it, if `auto` chose the kind.
-        notes: Notes on the choice for the user.
+        members: Trials with their weights: the best trial alone, or several trials by decreasing
+            weight.
+        losses: Mean loss of the ensemble over the folds; for greedy selection, one loss for each
+            size from 1; empty if no ensemble was considered.
+        nested: Loss of each kind of ensemble on rows that were not used to build the ensemble, if
+            `auto` chose the kind.
+        notes: Notes for the user on the choice.
     """
 
     kind: str
@@ -69,12 +71,12 @@ class ChosenEnsemble:
 
     @classmethod
     def alone(cls, best: Trial, *notes: str) -> "ChosenEnsemble":
-        """Return the choice of a single trial, which needs no stored predictions."""
+        """Return the choice of a single trial. Needs no stored predictions."""
         return cls("single", ((best, 1.0),), notes=notes)
 
 
 def ensemble_rule(study: Study) -> EnsembleRule | None:
-    """Return the user's rule for ensembles or, without one, the rule that the method declares."""
+    """Return the user's ensemble rule; if the user gave none, the rule that the method declares."""
     declared, options = study.optimizer.method.ensemble, study.plan.options
     # With constraints, an ensemble would be too slow or large.
     if declared == "auto" and options.bounds:
@@ -83,7 +85,7 @@ def ensemble_rule(study: Study) -> EnsembleRule | None:
 
 
 def choose_members(study: Study, best: Trial, seconds: float) -> ChosenEnsemble:
-    """Choose the members of the final model; if this fails, use the best trial alone."""
+    """Choose the members of the final model. If the choice fails, use the best trial alone."""
     rule = ensemble_rule(study)
     if picks_single_trial(study.plan, study.optimizer):
         return ChosenEnsemble.alone(best)
@@ -97,7 +99,7 @@ def choose_members(study: Study, best: Trial, seconds: float) -> ChosenEnsemble:
             return choose_ensemble(study, best, rule.kind, rule.size, seconds=seconds)
     except (StoreLost, StoreRefused):
         raise
-    except Exception as error:  # of any kind, for example too little memory
+    except Exception as error:  # any class, for example too little memory
         _LOGGER.warning("no ensemble could be chosen", exc_info=True)
         reason = masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         return ChosenEnsemble.alone(best, f"no ensemble could be chosen: {reason}")
@@ -106,21 +108,23 @@ def choose_members(study: Study, best: Trial, seconds: float) -> ChosenEnsemble:
 def choose_ensemble(
     study: Study, best: Trial, kind: EnsembleKind, size: int | None = None, seconds: float = inf
 ) -> ChosenEnsemble:
-    """Choose an ensemble of full trials that meet the constraints, using stored predictions.
+    """Choose an ensemble of full trials that meet the constraints, from stored predictions.
 
     Args:
-        study: The study.
-        best: The incumbent; it stays alone if it is a partial evaluation, because ensembles consist
-            of full trials.
-        kind: `single` for the best trial; `greedy` for greedy selection with replacement, or the
-            best trial if the selection is not better; `agnostic` for trials weighted by how often
-            they are best in bootstraps; `auto` for the kind with the best nested estimate.
-        size: Maximum picks of greedy selection, 32 by default, and at most the number of trials.
-        seconds: Time for the choice. If choosing among all candidates would take longer, only the
-            best half, quarter, and so on are considered.
+        study: The study that has ended its search.
+        best: The incumbent. A partial trial is used alone, because ensembles consist of full
+            trials.
+        kind: Kind of ensemble: `single` for the best trial; `greedy` for greedy selection with
+            replacement, or the best trial if the selection is not better; `agnostic` for trials
+            weighted by how often each is best in bootstraps; `auto` for the kind with the best
+            nested estimate.
+        size: Maximum number of picks in greedy selection; by default 32, or the number of trials if
+            smaller.
+        seconds: Time limit of the choice. If choosing among all candidates would take longer, only
+            the best half, quarter, and so on is considered.
 
     Raises:
-        TimeoutError: If the choice nevertheless takes longer.
+        TimeoutError: If the choice exceeds its time limit.
     """
     feasible = study.optimizer.history.best(BEST_OF_ENSEMBLES)
     if kind == "single":
@@ -164,7 +168,7 @@ def choose_ensemble(
             )
     rng = np.random.default_rng(_seeds(study, 0))
     choice = choose(built, held_out, picks, bootstraps, rng, limit=limit)
-    first = feasible[0].loss  # its predictions may be lost
+    first = feasible[0].loss  # the trial's predictions may be lost
     is_better = first is None or choice.losses[-1] < first
     found = ChosenEnsemble.alone(best)
     if choice.kind != "single" and (choice.kind != "greedy" or is_better):
@@ -180,9 +184,9 @@ def choose_ensemble(
 def choosing_seconds(
     study: Study, kind: EnsembleKind, size: int | None, n: int | None = None
 ) -> float:
-    """Predict the seconds of choosing an ensemble among n trials, by default all.
+    """Predict the time to choose an ensemble among n trials, by default all trials.
 
-    The prediction is based on times measured once, on the predictions of the best trial.
+    The estimate is based on one measurement with the predictions of the best trial.
     """
     candidates = study.optimizer.history.best(BEST_OF_ENSEMBLES)
     if kind == "single" or not candidates:
@@ -196,14 +200,14 @@ def choosing_seconds(
                 _, held_out = stored_predictions(study, candidates[:1])
                 seconds = perf_counter() - begun
                 study.choice_costs = ChoiceCosts.measured(held_out, bootstraps, seconds)
-        except Exception:  # of any kind; the choice itself will report it
+        except Exception:  # any class; the choice itself reports the error
             study.choice_costs = ChoiceCosts(0.0, 0.0, 0.0)
     n = len(candidates) if n is None else n
     return study.choice_costs.seconds(kind, n, size or MOST_PICKS, bootstraps.n)
 
 
 def fold_seconds(trial: Trial) -> float:
-    """Return the estimated seconds of one fold on all rows."""
+    """Estimate the time of one fold if the trial had used all rows."""
     if trial.evaluation is None:
         return 0.0
     n_folds = max(1, len(trial.evaluation.fold_losses))
@@ -215,13 +219,13 @@ def _seeds(study: Study, use: int) -> np.random.SeedSequence:
 
 
 def _bootstraps(study: Study) -> Bootstraps:
-    """Return the bootstraps of the agnostic ensemble, with the size used in the search."""
+    """Return the bootstraps of the agnostic ensemble, as many as in the search."""
     wanted, searched = bootstraps_for(study.problem.find_metric()), study.optimizer.bootstraps
     return wanted if searched is None else Bootstraps(wanted.n, searched.share)
 
 
 def stored_predictions(study: Study, trials: Sequence[Trial]) -> tuple[list[Trial], HeldOut]:
-    """Return trials with stored held-out predictions, and the predictions."""
+    """Return the trials that have stored held-out predictions, and these predictions."""
     dataset = load_dataset(study.store, study.problem.dataset)
     split = load_split(study.store, study.problem.split)
     found: list[tuple[Trial, tuple[Predictions, ...]]] = []

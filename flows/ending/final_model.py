@@ -1,4 +1,4 @@
-"""Final model of a study: refits the chosen trials on all training rows and scores the result."""
+"""The final model of a study: refits the chosen trials on all training rows and scores it."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -82,13 +82,13 @@ def fit_final_model(
     observer: Observer,
     seconds_left: Callable[[], float] = lambda: inf,
 ) -> None:
-    """Fit and store the incumbent or an ensemble, then score it; skip finished parts.
+    """Fit and store the incumbent or an ensemble, then score the model; skip finished work.
 
     If the chosen trials cannot be refitted, stored and read back, the next best trials are tried.
-    If a refit would take too long, the fold models are averaged (see `can_average_folds`); if this
-    is impossible, the refit may exceed the budget. No choice depends on the test rows: if scoring
-    fails, the stored model stays. Raises `StudyFailed` if nothing was evaluated, or no trial can be
-    refitted, and `StoreLost` if the store becomes unusable.
+    If a refit would take too long, the fold models are averaged if possible (see
+    `can_average_folds`); if not, the refit may exceed the budget. No choice depends on the test
+    rows, so if scoring fails, the stored model stays. Raises `StudyFailed` if nothing was evaluated
+    or no trial can be refitted, and `StoreLost` if the store becomes unusable.
     """
     best, left = study.incumbent, seconds_left()
     if best is None:
@@ -99,7 +99,7 @@ def fit_final_model(
             f"study {study.name!r} ended without a model because no trial was evaluated: "
             f"{most_frequent_failure(study)}"
         )
-    for_fit = (1 - _CHOICE_SHARE) * left  # a long refit must not leave the choice without time
+    for_fit = (1 - _CHOICE_SHARE) * left  # a long refit must leave time for the choice
     after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, for_fit)
     choice = choose_members(study, best, seconds=max(left - after, _LEAST_CHOICE_SECONDS))
     ending = _Ending(study, running, context, observer, seconds_left)
@@ -110,10 +110,10 @@ def fit_final_model(
 
 
 def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
-    """Predict the seconds after the search: re-evaluation, final model and scores.
+    """Predict the time needed after the search for re-evaluation, final model and scores.
 
-    An ensemble is assumed to cost a fixed multiple of the best trial. If a refit would exceed
-    `most_seconds`, averaging the fold models is assumed instead.
+    The refit of an ensemble is assumed to take a fixed multiple of the best trial's time. If a
+    refit would exceed `most_seconds`, the fold models are assumed to be averaged.
     """
     plan, optimizer = study.plan, study.optimizer
     if picks_single_trial(plan, optimizer):
@@ -126,7 +126,7 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
 
 
 def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
-    """Predict the seconds of the final model and its scores, at most `most_seconds`.
+    """Predict the time for the final model and its scores, at most `most_seconds`.
 
     A short refit is always included.
     """
@@ -146,7 +146,7 @@ def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
 
 
 def _is_fitted(study: Study, choice: ChosenEnsemble) -> bool:
-    """Return whether the stored model is this choice, or replaced it under equal limits."""
+    """Return whether the stored model is the choice, or replaced the choice at equal limits."""
     model, trials = study.facts.model, tuple(trial.number for trial, _ in choice.members)
     is_same = model.members == _weights(choice.members)
     if model.instead_of is not None and model.limits == _limits(study):
@@ -166,7 +166,7 @@ def _weights(members: Members) -> tuple[WeightedTrial, ...]:
 
 @dataclass(frozen=True)
 class _Ending:
-    """The work at the end of a study; the fields are the arguments of `fit_final_model`."""
+    """Work at the end of a study. The fields are the arguments of `fit_final_model`."""
 
     study: Study
     running: DaskTrials
@@ -175,7 +175,7 @@ class _Ending:
     seconds_left: Callable[[], float]
 
     def model(self, choice: ChosenEnsemble) -> ModelFacts:
-        """Fit and store the choice or, if this fails, the next best trial that can be refitted."""
+        """Fit and store the choice or, on failure, the next best trial that can be refitted."""
         study, trial = self.study, choice.members[0][0]
         notes = list(choice.notes)
         if not trial.query.is_full and study.optimizer.history.incumbent is None:
@@ -216,9 +216,10 @@ class _Ending:
         )
 
     def _fit(self, members: Members) -> tuple[float, bool]:
-        """Fit and store a model, or the mean of the fold models if time is too short.
+        """Fit and store a model or, if time is too short, the mean of the fold models.
 
-        Returns the seconds, and whether the model is a mean; raises `RefitFailed` or `StoreLost`.
+        Returns the time taken, and whether the model is a mean. Raises `RefitFailed` or
+        `StoreLost`.
         """
         study, trials = self.study, [trial for trial, _ in members]
         fit = partial(refit_model, study, self.running, self.context, members)
@@ -243,7 +244,7 @@ class _Ending:
                 return fit(check), False
         try:
             seconds = average_folds(study, self.running, self.context, members)
-        except RefitFailed as failure:  # the cache has lost a model
+        except RefitFailed as failure:  # the cache no longer has a fold model
             self.observer.note(f"{failure}; fitting on all training rows instead, which is slower")
             return fit(), False
         is_one = bool(study.plan.options.bounds)
@@ -296,7 +297,7 @@ class _Ending:
 
 
 def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
-    """Return the next best trials, one per configuration; other paths come first."""
+    """Return the next best trials, one per configuration, starting with other paths."""
     history, is_single = study.optimizer.history, len(choice.members) == 1
     first = choice.members[0][0] if is_single else study.incumbent
     ranked = dict[Configuration, Trial]()
@@ -310,7 +311,7 @@ def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
 
 
 def most_frequent_failure(study: Study) -> str:
-    """Return a sentence on the most frequent reason why trials failed."""
+    """Return a sentence that gives the most frequent reason for failed trials."""
     failures = FailureGroups()
     for trial in study.trials.values():
         failures.add(trial.number, trial.failure)
@@ -326,7 +327,7 @@ def most_frequent_failure(study: Study) -> str:
 
 
 def nearest_miss(study: Study) -> str:
-    """Return a note if no trial meets all constraints; empty if one does or none has a loss."""
+    """Return a note if trials have losses but no trial meets all constraints; else empty."""
     history = study.optimizer.history
     nearest = history.nearest_infeasible
     if study.incumbent is not None or nearest is None or nearest.evaluation is None:

@@ -1,7 +1,7 @@
-"""Re-evaluation of the finalists, the best few trials, on a second split of the rows.
+"""Re-evaluation of the finalists (the few best trials) on a second split of the rows.
 
-The lowest of hundreds of noisy losses is optimistic. If the final model is a single trial, losses
-on a second split correct for luck.
+The lowest of hundreds of noisy losses is optimistic. If the final model is a single trial, the
+losses on a second split correct for luck.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,11 +48,11 @@ class _TimeSpent(Exception):  # noqa: N818 - the name states the condition
 def recheck_finalists(
     study: Study, running: DaskTrials, context: StudyContext, observer: Observer
 ) -> None:
-    """Re-evaluate the finalists on another split, unless already done; report the choice.
+    """Re-evaluate the finalists on a second split, unless already done; report the choice.
 
-    A finalist that fails on the other split cannot replace the best trial. If time runs out, only
-    the finalists evaluated so far are compared; unless the best trial is one of these, it stays the
-    choice. Raises `StoreLost` if the store becomes unusable.
+    A finalist that fails on the second split cannot replace the best trial. If time runs out, only
+    the finalists evaluated so far are compared. If the best trial is not among these finalists, the
+    best trial stays the choice. Raises `StoreLost` if the store becomes unusable.
     """
     selected = finalists_of(study.plan, study.optimizer, running.n_slots)
     known = {recheck.trial: recheck for recheck in study.facts.rechecks}
@@ -66,7 +66,7 @@ def recheck_finalists(
                 study.record(replace(study.facts, rechecks=tuple(known.values())))
         except (_TimeSpent, BadInput) as reason:
             observer.note(f"the re-evaluation ended early: {reason}")
-        finally:  # ensembles do not use predictions on the other split
+        finally:  # ensembles use no predictions on the second split
             made = set(study.store.records.used_by(study.name, PREDICTIONS)) - before
             study.store.records.release(study.name, sorted(made), study_lease(study.name))
     finalists = tuple(known[trial.number] for trial in selected if trial.number in known)
@@ -90,7 +90,7 @@ def recheck_finalists(
 def _rechecks(
     study: Study, running: DaskTrials, context: StudyContext, trials: Sequence[Trial]
 ) -> Iterator[Recheck]:
-    """Yield trials with their losses on another split, until time is up."""
+    """Yield trials with their losses on a second split, until time is up."""
     problem, store, options = study.problem, study.store, study.plan.options
     dataset = load_dataset(store, problem.dataset)
     split = another_split(dataset, load_split(store, problem.split))
@@ -106,7 +106,7 @@ def _rechecks(
         if options.budget is not None and study.seconds() > options.budget:
             raise _TimeSpent("time budget used")
 
-    at_once = max(running.n_slots, 1)  # all workers may be gone for a while
+    at_once = max(running.n_slots, 1)  # all workers may be temporarily gone
     evaluated = partial(_evaluated, running, context, limit_seconds, check)
     for start in range(0, len(trials), at_once):
         batch = trials[start : start + at_once]
@@ -122,7 +122,7 @@ def _evaluated(
     check: Callable[[], None],
     trials: Sequence[Trial],
 ) -> list[Evaluation | None]:
-    """Evaluate trials at once or, if that fails, one by one; None for a trial that fails."""
+    """Evaluate trials in parallel or, on failure, one by one. A failed trial gives None."""
     given = {"context": context, "report": "trial", "limit_seconds": limit_seconds}
     jobs = [
         Job(
@@ -148,11 +148,11 @@ def _evaluated(
 
 
 def finalists_of(plan: StudyPlan, optimizer: Optimizer, n_slots: int) -> list[Trial]:
-    """Return two to five trials to re-evaluate, best first; none if fewer qualify.
+    """Return two to five trials to re-evaluate, the best first; none if fewer than two qualify.
 
     Re-evaluation may take a tenth of the time budget. Without a time budget, the number of
     finalists is at most a tenth of the number of full trials. Trials with equal fold losses count
-    as one.
+    as one trial.
     """
     if not picks_single_trial(plan, optimizer):
         return []
@@ -173,7 +173,7 @@ def finalists_of(plan: StudyPlan, optimizer: Optimizer, n_slots: int) -> list[Tr
 
 
 def recheck_seconds(selected: Sequence[Trial], n_slots: int) -> float:
-    """Predict the seconds of re-evaluating trials in batches of `n_slots`."""
+    """Predict the time to re-evaluate trials in batches of `n_slots`."""
     costs = [t.evaluation.cost_uncached_seconds for t in selected if t.evaluation is not None]
     batches = [costs[start : start + n_slots] for start in range(0, len(costs), n_slots)]
     return sum(_SLACK * max(batch) + _START_SECONDS for batch in batches)

@@ -1,4 +1,4 @@
-"""Refits of chosen trials: the members in parallel, then the final model, then its scores."""
+"""Refits the chosen trials in parallel, assembles the final model, and scores the model."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,14 +24,14 @@ _KEEPING_SECONDS = 0.5
 
 
 class OutOfTime(Exception):  # noqa: N818 - the name states the condition
-    """The study has no time left for the current work."""
+    """The study has no time left for the work in progress."""
 
 
 def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
-    """Predict the seconds of fitting trials on all training rows, with a safety margin.
+    """Predict the time to fit trials on all training rows, with a safety margin.
 
-    The measured time of a fold is scaled by the number of rows. For trials on a subset, the cost
-    model of all trials is used instead.
+    The measured time of a fold is scaled by the number of rows. If a trial used a subset of the
+    rows, the cost model of all trials predicts the time.
     """
     options, costs = study.plan.options, study.optimizer.costs
     share = 1 - (1 / options.folds if options.folds is not None else options.holdout or 0.0)
@@ -52,7 +52,7 @@ def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
 
 
 def scoring_seconds(study: Study, trials: Sequence[Trial]) -> float:
-    """Predict the seconds of scoring a model, and its first trial alone, on the test rows."""
+    """Predict the time to score a model, and its first trial alone, on the test rows."""
     split, costs = load_split(study.store, study.problem.split), study.optimizer.costs
     n_rows = len(split.held_out(REFIT))
     scored = [*trials, *(trials[:1] if len(trials) > 1 else ())]
@@ -61,10 +61,10 @@ def scoring_seconds(study: Study, trials: Sequence[Trial]) -> float:
 
 
 def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
-    """Return whether fold models can replace a refit, see `folds_of`.
+    """Return whether the mean of the fold models (see `folds_of`) can replace a refit.
 
-    Fold models must be in the cache. Models trained in epochs are excluded, because fold models may
-    have passed the best epoch, and so are folds that look forward, because their models lack the
+    The fold models must be in the cache. Models trained in epochs are excluded, because fold models
+    may be past the best epoch. Folds ordered by time are excluded, because their models lack the
     newest rows.
     """
     plan = study.plan
@@ -75,9 +75,9 @@ def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
 def average_folds(
     study: Study, running: DaskTrials, context: StudyContext, chosen: Members
 ) -> float:
-    """Store the mean of the fold models as the final model; return the seconds.
+    """Store the mean of the fold models as the final model; return the time taken.
 
-    Raises `RefitFailed` if the cache no longer has a model or the result cannot be stored, and
+    Raises `RefitFailed` if the cache no longer has a fold model or the result cannot be stored, and
     `StoreLost` if the store becomes unusable.
     """
     started = perf_counter()
@@ -96,14 +96,14 @@ def refit_model(
     chosen: Members,
     check: Callable[[], None] = lambda: None,
 ) -> float:
-    """Fit members on all training rows, and store the model of all members; return the seconds.
+    """Fit the members on all training rows, and store their model; return the time taken.
 
-    Separate tasks fit the members in parallel, and pin them in the cache until the model is stored.
-    Without a cache, one task fits all members in turn. `check` is called repeatedly and may raise
-    an error.
+    Separate tasks fit the members in parallel. Fitted members are pinned in the cache until the
+    model is stored. Without a cache, a single task fits all members in turn. `check` is called
+    repeatedly and may raise an error.
 
     Raises:
-        OutOfTime: If `check` raises it.
+        OutOfTime: If `check` raises OutOfTime.
         RefitFailed: If a member cannot be fitted or stored, takes too long, or its process dies in
             each attempt; the message names the trial.
         StoreLost: If the store becomes unusable.
@@ -141,12 +141,12 @@ def refit_model(
 
 @contextmanager
 def _failures_named(what: str) -> Iterator[None]:
-    """Convert errors of members in the body to `RefitFailed`."""
+    """Convert errors of members in the `with` block to `RefitFailed`."""
     try:
         yield
     except (StoreLost, RefitFailed, OutOfTime):
         raise
-    except Exception as error:  # of any kind, because jobs run users' code
+    except Exception as error:  # any class, because jobs run users' code
         raise RefitFailed(f"{what}: {error}" if what else str(error)) from error
 
 
@@ -157,10 +157,10 @@ def _named(members: Sequence[Member]) -> str:
 def score_model(
     running: DaskTrials, context: StudyContext, alone: Member | None = None
 ) -> LossOnTest:
-    """Score the stored model of a study, or one trial alone, on the test rows.
+    """Score the stored model of a study, or a single trial, on the test rows.
 
-    On any error but `StoreLost`, the loss is undefined, and the model stays. If a process died or a
-    limit was exceeded, the next session scores again.
+    On any error except `StoreLost`, the loss is undefined, and the model stays. If the error was a
+    dead process or an exceeded limit, the next session scores the model again.
     """
     what = f"trial {alone.number} alone" if alone else "model"
     try:
@@ -173,10 +173,10 @@ def score_model(
 
 
 def folds_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:
-    """Return a member that is the mean of a trial's fold models.
+    """Return a member of the final model that averages a trial's fold models.
 
-    With constraints, the member is the model of the first fold, because constraints were not
-    measured for a mean of models.
+    If the study has constraints, the member is the model of the first fold, because constraints
+    were not measured for a mean of models.
     """
     query = trial.query.to_json()
     if study.plan.options.bounds:
@@ -185,5 +185,5 @@ def folds_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:
 
 
 def member_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:
-    """Return a member that is a trial fitted on all training rows."""
+    """Return a member of the final model that is a trial refitted on all training rows."""
     return Member(trial.number, study.optimizer.refit(trial).to_json(), weight)

@@ -1,4 +1,4 @@
-"""The options of a study and of a comparison, each declared once.
+"""Options of studies and comparisons, each declared in one place.
 
 - `declared`: the table of options, a frozen dataclass of parsed values
 - `values`: types of values other than strings and numbers, and their written forms

@@ -1,7 +1,8 @@
-"""The options of a study and of a comparison, each declared once as a field.
+"""Options of studies and comparisons, each declared once, as a field of a dataclass.
 
 Flow parameters, command-line options, forms, plans, printed commands, completion and help are all
-generated from these fields. Cheap to import, so that the command line shows help at once.
+generated from these fields. The module is cheap to import, so that the command line shows help at
+once.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.objective.metric import METRICS, QuantityBound
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-_SERIES_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,89}"  # names of studies add a number
+_SERIES_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,89}"  # study names add a number
 _OF_SERIES_NAMES = "a name of a series has up to 90 letters, digits, dots, dashes and underscores, and starts with a letter or digit"
 _OF_NAMES = "a name has up to 100 letters, digits, dots, dashes and underscores, and starts with a letter or digit"
 
@@ -109,10 +110,9 @@ class StudyOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Parse options in written form, as flows take them; None counts as omitted.
+        """Parse options in the written form that flows take. None counts as omitted.
 
-        Raises `BadInput` or `UnknownName` if an option cannot be used; the message names the
-        option.
+        Raises `BadInput` or `UnknownName`, with the name of the option, if an option is invalid.
         """
         options = cls(**_parsed(given, OPTIONS))
         for one, other in (("test", "test_size"), ("folds", "holdout"), ("series", "study")):
@@ -134,7 +134,7 @@ class StudyOptions:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the options that `to_json` stored; a missing option has its default.
+        """Return the options that `to_json` stored. A missing option gets its default value.
 
         Raises `ValueError` if the document is damaged.
         """
@@ -147,7 +147,7 @@ class StudyOptions:
 
     @property
     def source(self) -> Source:
-        """Source of the data; the kind of target is not known yet."""
+        """Source of the data, with a kind of target that may still be unknown."""
         shared = {
             one.name: getattr(self, one.name) for one in fields(Source) if one.name in OPTIONS
         }
@@ -159,12 +159,12 @@ class StudyOptions:
 
     @property
     def bounds(self) -> tuple[QuantityBound, ...]:
-        """The constraints."""
+        """Bounds on measured quantities, from the option `constraint`."""
         return self.constraint or ()
 
     @property
     def quantity_digests(self) -> dict[str, str]:
-        """Digest of each bounded quantity, by its text."""
+        """Digest of the code of each bounded quantity, by the written form of the quantity."""
         return {bounded.quantity.text: bounded.quantity.digest for bounded in self.bounds}
 
     @property
@@ -180,7 +180,7 @@ class StudyOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """Parsed options of a comparison that studies do not have."""
+    """Parsed options of a comparison, without options that studies share."""
 
     # fmt: off
     methods: str | None = declare("Methods to compare, separated by commas. Options follow a colon, as in flash:variant=paper:r=5.", group="Search", metavar="METHODS", default_text=lambda: ",".join(m.name for m in METHODS.without_plugins() if m.compared_by_default))
@@ -191,15 +191,15 @@ class CompareOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Parse options in written form, as the flow `compare` takes them.
+        """Parse options in the written form that the flow `compare` takes.
 
-        Raises `BadInput` if an option cannot be used; the message names the option.
+        Raises `BadInput`, with the name of the option, if an option is invalid.
         """
         return cls(**_parsed(given, _ONLY_COMPARE))
 
 
 def _parsed(given: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str, Any]:
-    """Return the value of each option; may raise `BadInput` or `UnknownName`."""
+    """Return the parsed value of each option. May raise `BadInput` or `UnknownName`."""
     values = {}
     for name, one in options.items():
         written = given.get(name)
@@ -208,7 +208,7 @@ def _parsed(given: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str
         if written is not None:
             if one.choices and not one.is_open and one.is_literal and written not in one.known:
                 raise UnknownName(f"value of {one.flag}", written, one.known)
-            is_checked = not one.or_whole  # such values are checked in their written form
+            is_checked = not one.or_whole  # such values are checked as written
             if is_checked and (reason := one.violation(written)):
                 raise bad_value(one, reason, written)
         values[name] = one.parse(written)

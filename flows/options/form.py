@@ -1,7 +1,7 @@
 """Prefect's form for the parameters of a flow, generated from the table of options.
 
 Prefect takes types, defaults and descriptions from a function and its docstring. This module adds
-choices, bounds and sections to the JSON schema by which Prefect checks parameters before a run.
+choices, bounds and sections to the JSON schema with which Prefect checks parameters before a run.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +31,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 
 
 def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS) -> Callable[P, R]:
-    """Add descriptions of options to the docstring and annotations of a function."""
+    """Add the descriptions of options to a function's docstring and annotations."""
     known = {n: p for n, p in signature(function).parameters.items() if n in options}
     described = "\n".join(f"    {name}: {options[name].help}" for name in known)
     function.__doc__ = f"{cleandoc(function.__doc__ or '')}\n\nArgs:\n{described}\n"
@@ -49,9 +49,9 @@ def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS
 
 @dataclass(frozen=True, slots=True)
 class _OptionSchema:
-    """Annotation that replaces the JSON schema of a type by an option's schema.
+    """Annotation that replaces the JSON schema of a type with the schema of an option.
 
-    The schema is generated on request, because methods and formats may be registered late.
+    The schema is generated when requested, because methods and formats may be registered late.
     """
 
     option: Option
@@ -69,7 +69,7 @@ class _OptionSchema:
 
 
 def _alternatives(option: Option) -> Iterator[dict[str, Any]]:
-    """Yield a schema for each kind of value of an option; Prefect shows their titles as tabs."""
+    """Yield a schema for each type that an option accepts. Prefect shows the types as tabs."""
     known = option.known
     if known:
         yield {"title": "choose", "type": "string", "enum": list(known)}

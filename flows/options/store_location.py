@@ -1,7 +1,7 @@
 """Location of the store: the home folder, and the options `--store` and `--database`.
 
 Prefect shows the parameters of a flow run to anyone who can see the run, so no parameter may
-contain a password. Cheap to import.
+contain a password. The module is cheap to import.
 """
 
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def home() -> Path:
-    """Return `PREFECT_TUNE_HOME`, or else a folder in the user's home; may raise `BadInput`."""
+    """Return `PREFECT_TUNE_HOME` or, if unset, a folder of the user. May raise `BadInput`."""
     if named := os.environ.get("PREFECT_TUNE_HOME"):
         return Path(named).expanduser().resolve()
     if os.path.expanduser("~") == "~":  # noqa: PTH111 - pathlib raises
@@ -34,7 +34,7 @@ DATABASE_VARIABLE = "PREFECT_TUNE_DATABASE"
 
 
 def default_store() -> str:
-    """Return the folder of the default store."""
+    """Return the path of the default store."""
     return str(home() / "store")
 
 
@@ -53,9 +53,9 @@ def store_options(address: "StoreAddress") -> list[str]:
 
 
 def store_address(given: "str | os.PathLike[str] | None", database: str | None) -> "StoreAddress":
-    """Return the address of the store, by default below `PREFECT_TUNE_HOME`.
+    """Return the address of a store, by default in `PREFECT_TUNE_HOME`.
 
-    Raises `BadInput` if a named Prefect block cannot be loaded, or a URL contains a password.
+    Raises `BadInput` if a named Prefect block cannot be loaded, or if a URL contains a password.
     """
     store = None if given is None else os.fspath(given)
     check_no_password("store", store)
@@ -87,7 +87,7 @@ def store_address(given: "str | os.PathLike[str] | None", database: str | None) 
 
 
 def existing_store(given: "str | os.PathLike[str] | None", database: str | None) -> "StoreAddress":
-    """Return the address as `store_address` does; raise `BadInput` if there is no store."""
+    """Return the address of a store; raise `BadInput` if the store does not exist."""
     from prefect_tune.storage.artifacts import ArtifactStore  # noqa: PLC0415 - heavy
 
     address = store_address(given, database)
@@ -97,7 +97,7 @@ def existing_store(given: "str | os.PathLike[str] | None", database: str | None)
 
 
 def check_no_password(option: str, url: str | None) -> None:
-    """Raise `BadInput` if a URL contains a password or key."""
+    """Raise `BadInput` if the URL given for an option contains a password or key."""
     if url and has_password(url):
         raise BadInput(
             "Prefect would show its password with the run",

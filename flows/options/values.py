@@ -1,6 +1,6 @@
-"""Values of options other than strings and numbers, and their written forms.
+"""Types of option values other than strings and numbers, and the written forms of the values.
 
-Cheap to import, because they are part of a study's plan.
+The module is cheap to import, because the values are part of a study's plan.
 """
 
 import json
@@ -29,11 +29,11 @@ TaskRuns = Literal["auto", "steps", "misses", "trial"]
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """Bounds on the search of a study; the search ends when one of them is reached.
+    """Bounds on the search of a study. The search ends when the first bound is reached.
 
     Attributes:
         trials: Maximum number of configurations, including earlier runs; None if unbounded.
-        seconds: Maximum seconds, including earlier runs; None if unbounded.
+        seconds: Maximum study time, including earlier runs; None if unbounded.
     """
 
     trials: int | None = None
@@ -41,7 +41,7 @@ class StopRule:
 
     @property
     def is_open(self) -> bool:
-        """Whether the search is unbounded."""
+        """Whether the search has no bound."""
         return self.trials is None and self.seconds is None
 
 
@@ -51,14 +51,14 @@ ENSEMBLE_KINDS: tuple[EnsembleKind, ...] = get_args(EnsembleKind)
 
 @dataclass(frozen=True, slots=True)
 class EnsembleRule:
-    """How the final model of a study is composed of trials.
+    """Rule by which the final model of a study is composed from trials.
 
     Attributes:
-        kind: `single` for the best trial alone; `greedy` for greedy selection with replacement by
-            held-out predictions (Caruana et al. 2004); `agnostic` for trials weighted by how often
-            they are best in bootstraps of the held-out rows (Lacoste et al. 2014); `auto` for the
-            best of these kinds on held-out rows.
-        size: Maximum picks of a greedy ensemble; None for the default.
+        kind: Kind of ensemble: `single` for the best trial alone; `greedy` for greedy selection
+            with replacement on held-out predictions (Caruana et al. 2004); `agnostic` for trials
+            weighted by how often each is best in bootstraps of the held-out rows (Lacoste et al.
+            2014); `auto` for the kind that is best on held-out rows.
+        size: Maximum number of picks of a greedy ensemble; None for the default.
     """
 
     kind: EnsembleKind
@@ -70,14 +70,14 @@ class EnsembleRule:
 
     @classmethod
     def parse(cls, value: int | str) -> Self:
-        """Return the rule that a number of picks, or a kind, stands for.
+        """Return the rule for a number of picks or a kind of ensemble.
 
         >>> EnsembleRule.parse("8")
         EnsembleRule(kind='greedy', size=8)
         >>> EnsembleRule.parse(1).kind
         'single'
 
-        Raises `ValueError` for anything else.
+        Raises `ValueError` for any other value.
         """
         for kind in ENSEMBLE_KINDS:
             if value == kind:
@@ -93,9 +93,9 @@ class EnsembleRule:
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """Return the name and value of NAME=VALUE; the value is parsed as JSON if possible.
+    """Return the name and value of NAME=VALUE. The value is parsed as JSON if possible.
 
-    Raises `ValueError` for a string of another form.
+    Raises `ValueError` if the text does not have the form NAME=VALUE.
     """
     match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", text)
     if match is None:
@@ -107,7 +107,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def bad_value(option: Option, reason: str, value: Any, remedy: str = "") -> BadInput:
-    """Return the error for a value of an option."""
+    """Return the error for an invalid value of an option."""
     name = option.flag.removeprefix("--")
     return BadInput(reason, option=name, value=value, remedy=remedy)
 

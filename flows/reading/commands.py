@@ -1,4 +1,4 @@
-"""Commands that start, resume, inspect and export a study; cheap to import."""
+"""Commands that start, resume, inspect and export a study. The module is cheap to import."""
 
 import shlex
 from collections.abc import Iterable, Iterator
@@ -19,20 +19,20 @@ _SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 
 
 def run_command(plan: StudyPlan, name: str) -> list[str]:
-    """Return the words (unquoted) of the `prefect-tune run` command that starts this study anew.
+    """Return the arguments of the `prefect-tune run` command that starts a study anew.
 
-    The new study is called `name`. Options with default values, options for workers and storage,
-    and the series are left out.
+    The arguments are not quoted. The new study is called `name`. The command omits options with
+    default values, options for workers and storage, and the series.
     """
     stored = (one.name for one in OPTIONS.values() if one.is_stored and one.name != "series")
     return _words(plan, name, stored)
 
 
 def continue_command(plan: StudyPlan, name: str) -> list[str]:
-    """Return the words (unquoted) of the `prefect-tune run` command that resumes the study.
+    """Return the arguments of the `prefect-tune run` command that resumes a study.
 
-    The command has the data, the stop rule and, if used, `--no-cache`; other options keep their
-    values.
+    The arguments are not quoted. The command contains the data, the stop rule and, if used,
+    `--no-cache`. All other options keep their values.
     """
     return _words(plan, name, (*_SOURCE, "trials", "budget", "no_cache"))
 
@@ -40,9 +40,9 @@ def continue_command(plan: StudyPlan, name: str) -> list[str]:
 def next_commands(
     view: "StudyView", printed_by: str = "", *, has_failed: bool = False
 ) -> Iterator[str]:
-    """Yield commands that are useful after the command `printed_by`, with options for the store.
+    """Yield commands that are useful after the command `printed_by`, including store options.
 
-    With `has_failed`, commands for failed trials are included.
+    If `has_failed` is true, commands for failed trials are included.
     """
     study = view.study
     listed = [["show", study], ["report", study], ["trials", study]]

@@ -1,4 +1,4 @@
-"""Lookup of series and of cached step results with the code they need; removal of studies."""
+"""Lookup of series, and of cached step results and their code; removal of studies."""
 
 from contextlib import suppress
 
@@ -15,7 +15,7 @@ from prefect_tune.tasks.bad_input import BadInput
 
 
 def find_series(store: ArtifactStore, name: str) -> Series:
-    """Return a series by name; raise `UnknownName` if it does not exist."""
+    """Return a series by name; raise `UnknownName` if the series does not exist."""
     table = SeriesTable(store.database)
     series = table.find(name)
     if series is None:
@@ -24,7 +24,7 @@ def find_series(store: ArtifactStore, name: str) -> Series:
 
 
 def champion_of(store: ArtifactStore, name: str) -> Champion:
-    """Return the champion of a series; may raise `UnknownName` or `BadInput`."""
+    """Return the champion of a series. May raise `UnknownName` or `BadInput`."""
     champion = find_series(store, name).champion
     if champion is None:
         remedy = f"choose the model of a study with `prefect-tune promote {name} STUDY`"
@@ -33,7 +33,7 @@ def champion_of(store: ArtifactStore, name: str) -> Champion:
 
 
 def keys_of(store: ArtifactStore, name: str) -> list[str]:
-    """Return the keys of step results that a study made, or that its completed trials used.
+    """Return the keys of step results that a study made or its completed trials used.
 
     Raises `UnknownName` if the study does not exist.
     """
@@ -44,7 +44,7 @@ def keys_of(store: ArtifactStore, name: str) -> list[str]:
 
 
 def trials_using(store: ArtifactStore, key: str) -> list[tuple[str, int]]:
-    """Return study and number of each completed trial that made or used a step result.
+    """Return study name and number of each completed trial that made or used a step result.
 
     Damaged studies are skipped.
     """
@@ -58,11 +58,11 @@ def trials_using(store: ArtifactStore, key: str) -> list[tuple[str, int]]:
 
 
 def load_code_of(store: ArtifactStore, entry: Entry) -> None:
-    """Load the user's code that a step result needs, if a study still has this code."""
+    """Load the user's code that a step result needs, if any study still has the code."""
     known = Ledger(store.database).study_names()
     users = (study for study, _ in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
-        with suppress(DatabaseDamaged):  # the code of another study may do
+        with suppress(DatabaseDamaged):  # another study may have the code
             problem = open_study(store, name).plan.problem if name in known else None
             if problem is not None and problem.space_code:
                 problem.find_space()
@@ -70,9 +70,9 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
 
 
 def remove_study(store: ArtifactStore, name: str) -> list[str]:
-    """Remove a study, and return the ids of its records.
+    """Remove a study; return the ids of the records that were deleted.
 
-    Raises `BadInput` if a process runs the study, or a series needs it.
+    Raises `BadInput` if a process runs the study, or if a series needs the study.
     """
     study = open_study(store, name)
     series, why = None, ""

@@ -1,4 +1,4 @@
-"""A study opened for reading: row, plan, trials and events; cheap to import."""
+"""A study opened for reading: plan, trials and events. The module is cheap to import."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.series import SeriesTable
 from prefect_tune.tasks.bad_input import BadInput
 
-if TYPE_CHECKING:  # only for types: trials can be shown without their space
+if TYPE_CHECKING:  # for types only: showing trials needs no space
     from prefect_tune.optimizers.space.space import Space
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -26,12 +26,12 @@ from prefect_tune.optimizers.documents import range_text, to_document, value_doc
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Times of a trial, and sizes, from the events of the study.
+    """Times of a trial, and the size of its output, from the events of the study.
 
     Attributes:
         queued: Time at which the trial was proposed or last requeued.
-        ended: Time of the last end; None if the trial has not ended.
-        output_bytes: Size of the stored output; None before the end.
+        ended: Time at which the latest attempt ended; None if the trial has not ended.
+        output_bytes: Size of the stored output; None if the trial has not ended.
     """
 
     asked: float
@@ -42,10 +42,10 @@ class Moments:
     output_bytes: int | None = None
 
     def span(self, cost_seconds: float) -> tuple[float, float | None]:
-        """Return the start and end of the last attempt.
+        """Return the start and end of the trial's latest attempt.
 
         If the trial has ended, the start is `cost_seconds` before the end, so waiting and earlier
-        attempts are excluded. Otherwise, the start is `queued`.
+        attempts are excluded. If the trial has not ended, the start is `queued`.
         """
         if self.ended is None:
             return self.queued, None
@@ -56,7 +56,7 @@ class OpenedStudy:
     """A study in a store, opened for reading.
 
     Attributes:
-        row: The study's row in the ledger.
+        row: Row of the study in the ledger.
     """
 
     def __init__(self, store: ArtifactStore, row: StoredStudy) -> None:
@@ -65,26 +65,26 @@ class OpenedStudy:
 
     @cached_property
     def plan(self) -> StudyPlan:
-        """Plan of the study; raises `DatabaseDamaged` if its documents are damaged."""
+        """Plan of the study. Raises `DatabaseDamaged` if the stored plan is damaged."""
         return StudyPlan.from_stored(self.row)
 
     @cached_property
     def facts(self) -> StudyFacts:
-        """Result of the study so far; raises `DatabaseDamaged` if the stored result is damaged."""
+        """Result of the study so far. Raises `DatabaseDamaged` if the stored result is damaged."""
         return StudyFacts.from_stored(self.row)
 
     @property
     def state(self) -> str:
-        """State of the study; a running study without its process counts as interrupted."""
+        """State of the study; interrupted if the process of a running study is dead."""
         is_cut = self.row.state == "running" and not is_being_run(self.store, self.name)
         return "interrupted" if is_cut else self.row.state
 
     def trials(self) -> Iterator[TrialView]:
-        """Yield all trials by number, in bounded memory; call this inside `documents_of`."""
+        """Yield all trials by number, in bounded memory. Call inside `with documents_of(...)`."""
         return map(TrialView, self.ledger.each_trial(self.name))
 
     def trial(self, number: int) -> TrialView:
-        """Return a trial; raise `BadInput` if it does not exist, `DatabaseDamaged` if damaged."""
+        """Return a trial; raise `BadInput` if missing, and `DatabaseDamaged` if damaged."""
         with documents_of(self.name):
             if (document := self.ledger.trial(self.name, number)) is not None:
                 return TrialView(document).checked()
@@ -97,7 +97,7 @@ class OpenedStudy:
         return [trial["number"] for trial in self.ledger.trials(self.name, TrialState.FAILED)]
 
     def moments(self, number: int | None = None) -> dict[int, Moments]:
-        """Return the moments of all trials by number, or only of the trial `number`."""
+        """Return the `Moments` of all trials by number, or only of the trial `number`."""
         found: dict[int, Moments] = {}
         for event in self.ledger.each_event(self.name, number):
             n, body = event.body.get("number", -1), event.body  # the event of a prior has no trial
@@ -111,7 +111,7 @@ class OpenedStudy:
         return found
 
     def space(self) -> "Space":
-        """Return the space of the study; raise `BadInput` if it is different here."""
+        """Return the space of the study; raise `BadInput` if this machine has another version."""
         problem = self.plan.problem
         space = problem.find_space()
         if space.digest != problem.space_digest:
@@ -122,15 +122,15 @@ class OpenedStudy:
         return space
 
     def space_if_known(self) -> "Space | None":
-        """Return the space of the study; None if it is not available here."""
+        """Return the space of the study; None if the space is not available on this machine."""
         try:
             return self.space()
-        except Exception:  # of any kind: an error in the user's file, or a missing package
+        except Exception:  # any class: an error in the user's file, or a missing package
             return None
 
 
 def study_or_newest(store: ArtifactStore, name: str) -> OpenedStudy:
-    """Open a study, or the newest study of a series; may raise `UnknownName`."""
+    """Open a study, or the newest study of a series. May raise `UnknownName`."""
     if Ledger(store.database).study(name) is None:
         series = SeriesTable(store.database).find(name)
         if series is not None:
@@ -139,7 +139,7 @@ def study_or_newest(store: ArtifactStore, name: str) -> OpenedStudy:
 
 
 def open_study(store: ArtifactStore, name: str) -> OpenedStudy:
-    """Open a study by name; raise `UnknownName` if it does not exist."""
+    """Open a study by name; raise `UnknownName` if the study does not exist."""
     ledger = Ledger(store.database)
     row = ledger.study(name)
     if row is None:
@@ -150,8 +150,8 @@ def open_study(store: ArtifactStore, name: str) -> OpenedStudy:
 def params_of(configuration: Mapping[str, Any], space: "Space | None" = None) -> dict[str, Any]:
     """Return a configuration as flat parameters in scikit-learn's style.
 
-    If the `space` is given, values have the types of the space. Otherwise, values that JSON cannot
-    hold are given as code.
+    If `space` is given, values have the types of the space. Without a space, values that JSON
+    cannot represent are returned as code.
 
     >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
     {'fit model': 'svc', 'fit model__C': 2.0}
@@ -169,7 +169,7 @@ def params_of(configuration: Mapping[str, Any], space: "Space | None" = None) ->
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """Default and range of a hyperparameter, the range as text."""
+    """Default value and range of a hyperparameter. The range is a text."""
 
     default: Any
     range: str
@@ -178,14 +178,14 @@ class ValueRange:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedTrial:
-    """A trial, with all that explains the trial.
+    """A trial with the facts that explain it.
 
     Attributes:
-        moments: Times of the trial; None before they are recorded.
-        incumbent: The incumbent, for comparison.
-        same: All trials of this configuration, by number.
-        choices: Algorithms of each step.
-        ranges: Range of each hyperparameter, by step and name.
+        moments: Times of the trial; None if no times are recorded yet.
+        incumbent: Incumbent of the study, for comparison.
+        same: All trials of the same configuration, by number.
+        choices: Algorithms that each step could use.
+        ranges: Default and range of each hyperparameter, by step and name.
     """
 
     study: OpenedStudy
@@ -233,7 +233,7 @@ class ExplainedTrial:
 
 
 def explained_trial(store: ArtifactStore, study: str, number: int) -> ExplainedTrial:
-    """Return a trial with all that explains the trial.
+    """Return a trial with the facts that explain it.
 
     Raises `UnknownName` or `BadInput` if the study or trial does not exist, and `DatabaseDamaged`
     if stored documents were changed or damaged.

@@ -1,7 +1,7 @@
-"""The lines that describe a study; terminal, report and Prefect's page print them.
+"""The lines that describe a study in the terminal, the report and Prefect.
 
-`study_lines` yields all lines of `show`; `model_lines` yields those on the best trial and the
-model.
+`study_lines` yields all lines of `show`, and `model_lines` yields only the lines on the best trial
+and the model.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _LATE_SECONDS = 1.0
 
 
 class Strong(str):
-    """A part of a line that is emphasized."""
+    """An emphasized part of a line."""
 
     __slots__ = ()
 
@@ -37,8 +37,8 @@ class StudyLine:
     """A line about a study.
 
     Attributes:
-        parts: Parts of the line in order, not escaped; `Strong` parts are emphasized.
-        depth: Levels of indentation.
+        parts: Parts of the line in order, without escaping. `Strong` parts are emphasized.
+        depth: Number of indentation levels.
     """
 
     parts: tuple[str, ...]
@@ -47,12 +47,12 @@ class StudyLine:
 
     @property
     def text(self) -> str:
-        """The line without emphasis."""
+        """The text of the line without emphasis."""
         return "".join(self.parts)
 
 
 def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
-    """Yield all lines on a study, with notes of the method if requested."""
+    """Yield all lines about a study, with notes of the method if `notes` is true."""
     if view.uselessness:
         yield _line(view.uselessness, tone="alert")
     seconds = view.seconds
@@ -84,7 +84,7 @@ def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
 
 
 def model_lines(view: StudyView) -> Iterator[StudyLine]:
-    """Yield the lines on the best trial, the final model, and unusual properties of the model."""
+    """Yield the lines about the best trial, the final model, and the model's unusual properties."""
     losses, best, model = view.losses, view.incumbent, view.model_trial
     yield from _ensemble(view)
     if best is not None:

@@ -1,7 +1,7 @@
 """A study read in one pass over its trials: the content of `show --json`.
 
-Cheap to import and fast: neither the space nor the history is built. Incumbents come from the
-process that ran the study; readers never rank.
+The module is cheap to import and fast, because it builds neither the space nor the history. Readers
+never rank trials, because the process that runs a study records the incumbent.
 """
 
 from collections import Counter
@@ -40,10 +40,11 @@ class CacheUse:
     """Use of the cache by a study.
 
     Attributes:
-        hits: Steps loaded from the cache, counted per fold; steps that do nothing are not counted.
-        misses: Computed steps, counted per fold.
+        hits: Number of steps loaded from the cache, counted per fold, without steps that do
+            nothing.
+        misses: Number of computed steps, counted per fold.
         size_bytes: Current size of the study's step results in the cache.
-        seconds_saved: Seconds saved by hits; negative if loading took longer.
+        seconds_saved: Time saved by hits; negative if loading took longer than computing.
     """
 
     hits: int
@@ -57,7 +58,7 @@ class StudySeconds:
     """Time of a study.
 
     Attributes:
-        over_budget: Time beyond the budget; None without a budget.
+        over_budget: Seconds beyond the time budget; None if the study has no time budget.
     """
 
     total: float
@@ -69,7 +70,7 @@ class StudySeconds:
 
 @dataclass(frozen=True, slots=True)
 class SeriesPlace:
-    """Place of a study in its series; `champion` is the study of the champion, if any."""
+    """Place of a study in its series. `champion` is the study of the current champion, if any."""
 
     name: str
     run: int
@@ -78,26 +79,27 @@ class SeriesPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyView(ModelFacts):
-    """A study and its final model; `show --json` prints the same fields.
+    """A study and its final model. `show --json` prints the same fields.
 
     Attributes:
-        data: The data, as given.
+        data: Data of the study, as given by the user.
         store_options: Command-line options that select the store.
-        state: running, complete, interrupted or failed.
-        n_trials: Trials that have ended.
-        n_stopped: Partial trials: complete ones below full fidelity.
-        n_waiting: Running or waiting trials.
-        n_begun: Configurations started.
-        finalists: Trials evaluated on a second split, best first.
-        constraints: Bounds by quantity.
-        nearest_infeasible: Trial nearest to the constraints, if there is no incumbent.
-        model_trial: Trial of the final model; None if the model has several.
-        model_is_partial: Whether the model is a partial trial, because no full trial meets the
+        state: State of the study: running, complete, interrupted or failed.
+        n_trials: Number of trials that have ended.
+        n_stopped: Number of partial trials, which are complete trials below full fidelity.
+        n_waiting: Number of running and waiting trials.
+        n_begun: Number of configurations started.
+        finalists: Trials evaluated on a second split, the best trial first.
+        constraints: Bounds of the constraints, by quantity.
+        nearest_infeasible: Trial that comes closest to meeting the constraints, if there is no
+            incumbent.
+        model_trial: Trial of the final model; None if the model has several trials.
+        model_is_partial: Whether the model is from a partial trial, because no full trial meets the
             constraints.
-        no_model: Reason why the last run ended without a model.
+        no_model: Reason why the latest run ended without a model.
         holdout: Share of held-out rows; None for cross-validation.
-        notes: Warnings of the runs.
-        series: Place in a series, if the study belongs to one.
+        notes: Warnings of all runs.
+        series: Place of the study in a series, if any.
     """
 
     study: str
@@ -131,12 +133,12 @@ class StudyView(ModelFacts):
 
     @property
     def losses(self) -> LossWords:
-        """Wording of losses in the study's metric."""
+        """Texts for losses in the study's metric."""
         return LossWords(self.metric)
 
     @property
     def counts(self) -> str:
-        """Numbers of configurations and of trials, as text."""
+        """Numbers of configurations and trials, as text."""
         return counts_text(self.n_begun, self.n_trials, self.n_stopped, self.n_failed)
 
     @property
@@ -146,7 +148,7 @@ class StudyView(ModelFacts):
 
     @property
     def has_model(self) -> bool:
-        """Whether the last run has a final model."""
+        """Whether the latest run has a final model."""
         return (self.model_trial is not None or self.has_ensemble) and not self.no_model
 
     @property
@@ -157,7 +159,7 @@ class StudyView(ModelFacts):
 
     @property
     def uselessness(self) -> str:
-        """Sentence that says that the model is useless; empty if it is not."""
+        """Sentence that calls the model useless; empty if the model is useful."""
         check, losses = self.usefulness, self.losses
         if check is None or not check.is_useless:
             return ""
@@ -170,7 +172,7 @@ class StudyView(ModelFacts):
 
     @property
     def rare_recall(self) -> str:
-        """Sentence on the recall of the rare class; empty if no class is rare."""
+        """Sentence about the recall of the rare class; empty if no class is rare."""
         check = self.usefulness
         if check is None or check.rare_class is None or not check.n_rare:
             return ""
@@ -181,11 +183,11 @@ class StudyView(ModelFacts):
 
     @property
     def method_notes(self) -> Sequence[str]:
-        """Notes the method has reported."""
+        """Notes that the method has reported."""
         return self.decisions.get("notes", ())
 
     def decision_lines(self) -> list[str]:
-        """Return the decisions of the method, and the number of configurations its race stopped."""
+        """Return lines on the method's decisions and the configurations that its race stopped."""
         lines, method = [], METHODS.get(self.method)
         if (race := self.decisions.get("race")) is not None:
             begun = counted(race["begun"], "configuration")
@@ -194,16 +196,16 @@ class StudyView(ModelFacts):
         return lines if method is None else [*lines, *method.decision_lines(self.decisions)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
+        """Return all fields of the view as JSON values."""
         return {"study": self.study, **json_values(to_document(self))}
 
 
 def read_study(
     store: ArtifactStore, name: str, *collectors: Callable[[TrialView], None]
 ) -> StudyView:
-    """Read a study in one pass over its trials, in constant memory; collectors see each trial.
+    """Read a study in one pass over its trials, in constant memory. Collectors get each trial.
 
-    Raises `UnknownName` if the study does not exist, and `DatabaseDamaged` if its documents were
+    Raises `UnknownName` if the study does not exist, and `DatabaseDamaged` if stored documents were
     changed or damaged.
     """
     study = open_study(store, name)
@@ -260,7 +262,7 @@ def read_study(
 
 
 class _Sums:
-    """Collector of sums over the trials of a study, and of the trials to show."""
+    """Collects sums over the trials of a study, and the trials to show."""
 
     def __init__(self, plan: StudyPlan, facts: StudyFacts) -> None:
         members = [member.trial for member in facts.model.members]

@@ -1,4 +1,4 @@
-"""One trial, read from its JSON document; needs neither the space nor libraries of methods."""
+"""A trial, read from its JSON document without the space or the libraries of methods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """A trial as recorded by the ledger or a running study."""
+    """A trial as recorded in the ledger or in a running study."""
 
     document: Mapping[str, Any]
 
@@ -25,44 +25,44 @@ class TrialView:
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document with all fields of its query, its state, and `is_partial`."""
+        """Return the trial's document, with the full query, the state and `is_partial`."""
         query = {**self.query, "folds": self.query.get("folds")}
         ours = {"query": query, "state": str(self.state), "is_partial": self.is_partial}
         return {**self.document, **ours}
 
     @property
     def number(self) -> int:
-        """Position in the order of asking."""
+        """Number of the trial, in the order of proposals."""
         return int(self.document["number"])
 
     @property
     def state(self) -> TrialState:
-        """State of the trial; a partial trial with a loss is complete too."""
+        """State of the trial. A partial trial with a loss also counts as complete."""
         return TrialState.COMPLETE if self.is_partial else TrialState(self.document["state"])
 
     @property
     def attempts(self) -> int:
-        """Number of starts."""
+        """Number of times the trial was started."""
         return int(self.document["attempts"])
 
     @property
     def query(self) -> Mapping[str, Any]:
-        """The query as JSON values: configuration and fidelity."""
+        """Configuration and fidelity of the trial, as JSON values."""
         return self.document["query"]
 
     @property
     def configuration(self) -> Mapping[str, Any]:
-        """Algorithm and hyperparameters by step."""
+        """Algorithm and hyperparameters of each step."""
         return self.query["configuration"]
 
     @property
     def configuration_text(self) -> bytes:
-        """The configuration as JSON with sorted keys; equal configurations give equal strings."""
+        """Configuration as JSON with sorted keys, so that equal configurations give equal bytes."""
         return orjson.dumps(self.configuration, option=orjson.OPT_SORT_KEYS)
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Algorithm of each step."""
+        """Path of the configuration: the algorithm of each step."""
         return tuple(choice["algorithm"] for choice in self.configuration.values())
 
     @property
@@ -82,34 +82,34 @@ class TrialView:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """The evaluation; None if the trial has none. Slow for many trials."""
+        """Evaluation of the trial; None if the trial has no evaluation. Slow for many trials."""
         found = self.document["evaluation"]
         return None if found is None else from_document(Evaluation, found)
 
     @property
     def failure(self) -> Failure | None:
-        """The failure; None if the trial has none."""
+        """Failure of the trial; None if the trial has not failed."""
         found = self.document["failure"]
         return None if found is None else from_document(Failure, found)
 
     @property
     def loss(self) -> float:
-        """Loss of a trial that has an evaluation."""
+        """Loss of the trial, which must have an evaluation."""
         return float(self.document["evaluation"]["loss"])
 
     @property
     def fold_losses(self) -> Sequence[float]:
-        """Loss of each fold; empty without an evaluation."""
+        """Loss of each fold; empty if the trial has no evaluation."""
         return self._evaluated.get("fold_losses", ())
 
     @property
     def curve(self) -> Sequence[float]:
-        """Loss after each epoch; empty if the model was fitted at once."""
+        """Loss after each epoch; empty if the model was not trained in epochs."""
         return self._evaluated.get("curve") or ()
 
     @property
     def trouble(self) -> str:
-        """Reason why a training ended before the requested epochs; empty if it did not."""
+        """Reason why training ended before the requested epochs; empty if training finished."""
         return self._evaluated.get("trouble") or ""
 
     @property
@@ -119,27 +119,27 @@ class TrialView:
 
     @property
     def steps(self) -> Sequence[Mapping[str, Any]]:
-        """Cost of each step and fold of an evaluation, as JSON values of `StepCost`."""
+        """Cost of each step and fold in the evaluation, as JSON values of `StepCost`."""
         return self._evaluated.get("steps", ())
 
     @property
     def all_steps(self) -> Sequence[Mapping[str, Any]]:
-        """Costs as in `steps`; for a failed trial, of the steps that ended before the failure."""
+        """Cost of each step and fold, including steps that a failed trial had finished."""
         return (*self.steps, *(self.document["failure"] or _NOTHING).get("steps", ()))
 
     @property
     def cost_seconds(self) -> float:
-        """Wall time of the trial; 0 before its end."""
+        """Wall time of the trial in seconds; 0 before the trial ends."""
         return float(self._outcome.get("cost_seconds", 0.0))
 
     @property
     def cost_uncached_seconds(self) -> float:
-        """Seconds the evaluation would have taken with nothing cached."""
+        """Seconds that the evaluation would have taken without the cache."""
         return float(self._evaluated.get("cost_uncached_seconds", 0.0))
 
     @property
     def load_seconds(self) -> float:
-        """Seconds spent on loading data and libraries, which are not part of the trial's time."""
+        """Seconds spent on loading data and libraries, which do not count as the trial's time."""
         return float(self._outcome.get("load_seconds", 0.0))  # missing in version 0.1
 
     @property

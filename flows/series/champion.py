@@ -1,4 +1,4 @@
-"""Sets the champion of a series: after a decision, by the flow `promote`, or by a rollback."""
+"""Changes the champion of a series: after a decision, by the flow `promote`, or by a rollback."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -27,23 +27,24 @@ def promote(
 ) -> dict[str, Any]:
     """Make the model of a study the champion of its series.
 
-    If no study is named, the newest study that has a model is used.
+    If no study is named, the newest study with a model is used.
 
     Returns:
         The series, its champion, and the former champion.
 
     Raises:
-        UnknownName, BadInput: If the series does not exist or has no such study, the study has no
-            model, or a run holds the series.
+        UnknownName, BadInput: If the series does not exist or has no such study, if the study has
+            no model, or if a run holds the series.
     """
     return promote_study(open_store(existing_store(store, database)), series, study)
 
 
 def promote_study(store: ArtifactStore, series: str, study: str | None = None) -> dict[str, Any]:
-    """Make the model of a study (by default the newest one with a model) the champion.
+    """Make the model of a study, by default the newest model, the champion of its series.
 
-    Nothing changes if the model is already the champion. Raises `UnknownName` if the series does
-    not exist or has no such study; `BadInput` if the study has no model, or a run holds the series.
+    If the model is already the champion, nothing changes. Raises `UnknownName` if the series does
+    not exist or has no such study, and `BadInput` if the study has no model or a run holds the
+    series.
     """
     with closing(LockedSeries(store, series)) as locked:
         before = locked.read()
@@ -65,10 +66,10 @@ def promote_study(store: ArtifactStore, series: str, study: str | None = None) -
 
 
 def roll_back(store: ArtifactStore, series: str) -> dict[str, Any]:
-    """Make the former champion the champion again; the current champion is not kept.
+    """Make the former champion the champion again, and drop the current champion.
 
-    Raises `UnknownName` if the series does not exist; `BadInput` if no former champion is kept, or
-    a run holds the series.
+    Raises `UnknownName` if the series does not exist, and `BadInput` if no former champion is
+    stored or a run holds the series.
     """
     with closing(LockedSeries(store, series)) as locked:
         before, remedy = locked.read(), f"name a study with `prefect-tune promote {series} STUDY`"
@@ -89,10 +90,10 @@ def set_champion(
     by: str,
     reason: str,
 ) -> None:
-    """Save a series with another champion, keep a copy of the model, and send an event.
+    """Save a series with a new champion, keep a copy of the model, and send an event.
 
-    `run` is a run with a new decision, or None. The copy is needed, because a resumed study
-    replaces its model.
+    `run` is the run with a new decision, or None. The copy of the model is needed because a resumed
+    study replaces its own model.
     """
     decision = None if run is None else run.decision
     compared = None if decision is None else decision.compared
@@ -118,7 +119,7 @@ def set_champion(
 def _set_by_hand(
     locked: LockedSeries, before: Series, champion: Champion, by: str, reason: str
 ) -> dict[str, Any]:
-    """Change the champion by hand, unless it is already the champion; return the change."""
+    """Make a model the champion by hand, unless already the champion; return the change."""
     current = before.champion
     former = None if current is None else current.study
     is_changed = current is None or current.record != champion.record

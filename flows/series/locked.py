@@ -1,4 +1,4 @@
-"""A series that only this process may change."""
+"""A series whose lease this process holds, so that no other process may change the series."""
 
 from time import monotonic, sleep
 
@@ -12,18 +12,18 @@ _POLL_SECONDS = 0.5
 
 
 class SeriesBusy(BadInput):
-    """Another run holds the series."""
+    """Another run of the series is in progress."""
 
 
 class LockedSeries:
-    """A series (which need not exist yet) whose lease this process holds until `close`.
+    """A series, existing or new, whose lease this process holds until `close` is called.
 
     Changes raise `LeaseLost` if another process has taken the lease.
 
     Args:
-        store: The store of the series.
+        store: Store that contains the series.
         name: Name of the series.
-        seconds: Longest wait for another process that holds the series.
+        seconds: Maximum time to wait for another process that holds the series.
 
     Raises:
         SeriesBusy: If another run holds the series.
@@ -44,26 +44,26 @@ class LockedSeries:
 
     def close(self) -> None:
         """Release the lease, unless it was already released."""
-        if self._is_locked:  # another run of this process may hold the lease by now
+        if self._is_locked:  # another run in this process may hold the lease by now
             self._is_locked = False
             self.store.leases.release(series_lease(self.name))
 
     def read(self) -> Series:
-        """Return the current state; raise `UnknownName` if the series does not exist."""
+        """Return the current series; raise `UnknownName` if the series does not exist."""
         return find_series(self.store, self.name)
 
     def model_copy(self, study: str) -> str:
-        """Return the record for a copy of a study's current model, which names this model."""
+        """Return the record id for a copy of a study's current model."""
         digest = self.store.records.parts(model_record(study))["model"].digest
         return champion_record(self.name, study, digest)
 
     def keep_model(self, champion: Champion) -> None:
-        """Copy the current model of a study as a champion, unless a copy exists."""
+        """Store a copy of a champion's model, unless a copy exists."""
         if not self.store.records.exists(champion.record):
             self.store.records.copy(model_record(champion.study), champion.record, self._user)
 
     def release_models(self) -> None:
-        """Release copies of models that are no longer kept."""
+        """Release copies of models that are no longer champions."""
         series, records = self.table.find(self.name), self.store.records
         kept = {champion.record for champion in series.champions} if series else set()
         records.release(self._user, [r for r in records.used_by(self._user) if r not in kept])
@@ -75,5 +75,5 @@ class LockedSeries:
 
     @property
     def _user(self) -> str:
-        """Name under which the series uses records; no study can have it."""
+        """Name under which the series uses records. No study can have the same name."""
         return f"series {self.name}"

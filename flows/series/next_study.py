@@ -1,4 +1,4 @@
-"""Decides whether a run of a series resumes its last study, starts a new one, or ends at once."""
+"""Decides whether a run of a series resumes a study, starts a new study, or ends at once."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -49,12 +49,12 @@ from prefect_tune.tasks.objective.metric import metric_named
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesStudy(PreparedStudy):
-    """A study of a series, which this process holds until `release`.
+    """A study of a series. This process holds the lease of the series until `release`.
 
     Attributes:
-        locked: The series.
+        locked: The series of the study, with its lease.
         is_new: Whether the run has created the study.
-        nothing_to_do: Reason why the run ends at once; empty if it does not.
+        nothing_to_do: Reason why the run ends at once; empty if the run goes on.
     """
 
     locked: LockedSeries
@@ -63,15 +63,15 @@ class SeriesStudy(PreparedStudy):
 
     @property
     def again(self) -> str:
-        """Option that resumes the study."""
+        """Command-line option that resumes the study."""
         return f"--series {self.locked.name}"
 
     def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of `tune` unchanged: the series names the study."""
+        """Return parameters of `tune` unchanged, because the series names the study."""
         return {**parameters}
 
     def release(self) -> None:
-        """Release the series."""
+        """Release the lease of the series."""
         self.locked.close()
 
 
@@ -85,8 +85,8 @@ def prepare_run(
 ) -> PreparedStudy:
     """Prepare a study as `prepare` does or, if a series is named, the next run of the series.
 
-    Raises `SeriesBusy` if another run holds the series, and `BadInput` if the request does not fit
-    the question of the series, or if the data lacks columns that the champion needs.
+    Raises `SeriesBusy` if another run holds the series. Raises `BadInput` if the request does not
+    fit the question of the series, or if the data lacks columns that the champion needs.
     """
     name, copy = request.options.series, request.options.input
     if name is None:
@@ -112,7 +112,7 @@ def prepare_run(
 
 @dataclass(frozen=True)
 class _Run:
-    """A run of a series before it has decided what to do."""
+    """A run of a series that has yet to start or resume a study, or end at once."""
 
     locked: LockedSeries
     given: StudyRequest
@@ -195,11 +195,11 @@ class _Run:
             stored = None if champion is None else ledger.study(champion.study)
             if stored is not None:
                 problem = StudyPlan.from_stored(stored).problem
-                with suppress(RecordDamaged):  # the comparison with the champion will report this
+                with suppress(RecordDamaged):  # the comparison with the champion reports the damage
                     check_needs(stored.name, load_dataset(store, problem.dataset), dataset)
         if last is not None:
             identity = last.fixed_test or ()
-            with suppress(RecordDamaged):  # without the former data, the changes are unknown
+            with suppress(RecordDamaged):  # without the previous data, the changes are unknown
                 before = load_dataset(store, last.problem.dataset)
                 changes = changes_between(before, dataset)
                 identity = settled_columns(before, dataset, identity)
@@ -228,7 +228,7 @@ class _Run:
     def _begin(
         self, series: Series | None, run: SeriesRun, dataset: Dataset, plan: StudyPlan
     ) -> tuple[FirstEvents, Callable[[Connection], None]]:
-        """Return the first events of a new study, and a function that records the run."""
+        """Return the first events of a new study, and a function that stores the run."""
         events: FirstEvents = []
         if series is None:
             question = to_document(Question.of_study(plan, dataset))
@@ -242,7 +242,7 @@ class _Run:
         return events, partial(self.locked.table.write, series, run)
 
     def _entered(self, request: StudyRequest, reason: str, **new: Any) -> SeriesStudy:
-        """Create or resume the study of the run; `reason` is a note for the user."""
+        """Create or resume the study of the run. `reason` is a note for the user."""
         prepared = prepare(
             request, self.locked.store, reader=self.reader, flow_run_id=self.flow_run_id, **new
         )
@@ -262,7 +262,7 @@ SKIPPED = "Skipped"
 
 
 def send_changes(prepared: SeriesStudy) -> None:
-    """Send an event if the run starts a new study, and its data differs from the study before."""
+    """Send a Prefect event if the run starts a new study whose data has changed."""
     *earlier, run = prepared.locked.read().runs
     if prepared.is_new and earlier and run.changes not in {None, Changes()}:
         facts = {"study": run.study, "former": earlier[-1].study, "rows": run.rows}
@@ -270,7 +270,7 @@ def send_changes(prepared: SeriesStudy) -> None:
 
 
 def end_at_once(prepared: SeriesStudy) -> State[Any]:
-    """Record a run with nothing to do; return a completed state with the last study."""
+    """Record a run with nothing to do; return a completed state with the latest study."""
     series, study = prepared.locked.read(), prepared.name
     run = series.runs[-1]
     prepared.locked.table.save(series, replace(run, skipped=run.skipped + 1))
@@ -289,11 +289,11 @@ _STUDIES, _TRIALS = 3, 200
 
 
 def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) -> Prior | None:
-    """Return a prior for a new study from the newest studies of the series; None without trials.
+    """Return a prior for a new study from recent studies of the series; None without trials.
 
     Trials outside the space, or violating the constraints of the new study, are skipped. The prior
-    also has configurations to evaluate first, at most half of a given number of trials; initial
-    configurations given by the user replace them.
+    also names configurations to evaluate first. If the number of trials is given, at most half of
+    the trials are used for these configurations. Initial configurations from the user replace them.
     """
     trials: list[PriorTrial] = []
     used: list[str] = []
@@ -305,14 +305,14 @@ def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) ->
             used.append(run.study)
         n, n_left = len(found), _TRIALS - len(trials)
         chosen = np.arange(n)
-        if n > n_left:  # half of them the best, the others evenly spaced
+        if n > n_left:  # half are the best trials, the others evenly spaced
             evenly = np.linspace(n_left // 2, n - 1, n_left - n_left // 2).round().astype(int)
             chosen = np.concatenate([chosen[: n_left // 2], evenly])
         trials += [PriorTrial(*found[position], runs_ago) for position in chosen]
     if not trials:
         return None
     start = best_and_diverse(trials)
-    if plan.options.trials is not None:  # a short study must not consist of repetitions only
+    if plan.options.trials is not None:  # a short study must not consist of reruns only
         start = start[: max(1, plan.options.trials // 2)]
     if plan.options.start is not None:
         start = tuple(Configuration.from_json(c, space) for c in plan.start_configurations)

@@ -1,8 +1,9 @@
-"""Promotion: the decision, after each study of a series, whether its model replaces the champion.
+"""Promotion: decides after each study of a series whether its model becomes the champion.
 
-Because models may run users' code, they are compared in a sandbox, within the limits of a trial. A
-decision and the change of the champion are one transaction. If the process is killed before the
-transaction, the resumed study decides; if it is killed later, the study does not decide again.
+Because models may run users' code, the models are compared in a sandbox, within the limits of a
+trial. The decision and the change of the champion are one transaction. If the process is killed
+before the transaction, the resumed study decides. After the transaction, the study does not decide
+again.
 """
 
 from contextlib import closing, nullcontext
@@ -37,12 +38,12 @@ def decide_promotion(
     observer: Observer,
     locked: LockedSeries | None,
 ) -> None:
-    """Decide whether the model of a study becomes champion, unless this was decided before.
+    """Decide whether the model of a study becomes the champion, unless already decided.
 
-    `locked` is the series if a run of the series holds it. It is None if a person resumed the study
-    by name; then the decision is made if the series still has the study and no run holds the
-    series. A failed comparison is a decision, too. Raises `StoreLost` if the store becomes
-    unusable.
+    `locked` is the series if a run of the series holds its lease, and None if a person resumed the
+    study by name. With None, the decision is made only if the series still has the study and no run
+    holds the lease. A failed comparison also counts as a decision. Raises `StoreLost` if the store
+    becomes unusable.
     """
     name, store = study.plan.options.series, study.store
     if name is None or not store.records.exists(model_record(study.name)):
@@ -113,7 +114,7 @@ def _decision(
     level = level_of(number) if rule == "better" else LEVEL
     rules = DecisionRules(
         identity=study.plan.fixed_test or (),
-        excludes_test_rows=champion.by != "rule",  # they may have decided
+        excludes_test_rows=champion.by != "rule",  # test rows may have decided the promotion
         margin=study.plan.options.margin or 0.0,
         level=level,
         decision=number,

@@ -1,4 +1,4 @@
-"""The question of a series, fixed by its first study, and differences between its data sets."""
+"""The question of a series, fixed by its first study, and changes between its data sets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,11 +39,12 @@ class Question:
     """The settings that all studies of a series share.
 
     Attributes:
-        kind: Kind of the data: `table` or `events`.
-        predicts: Kind of target.
+        kind: Kind of data: `table` or `events`.
+        predicts: Kind of target: `classification` or `regression`.
         has_test: Whether test rows come from a separate file.
         looks_forward: Whether test rows are the newest rows.
-        identity: Columns that identify a row, from the first study, unless a group or key does.
+        identity: Columns that identify a row, fixed by the first study; unused if a group or key
+            identifies rows.
     """
 
     kind: str
@@ -61,7 +62,7 @@ class Question:
 
     @classmethod
     def of_study(cls, plan: StudyPlan, dataset: Dataset) -> Self:
-        """Return the question that the first study of a series fixes."""
+        """Return the question of a series from its first study."""
         options = plan.options
         is_bounded = any(b.quantity.name in OF_POSITIVES for b in options.bounds)
         is_asked = is_bounded or plan.problem.find_metric().declared.asks_positive
@@ -78,7 +79,7 @@ class Question:
         )
 
     def completed(self, series: str, options: StudyOptions) -> StudyOptions:
-        """Return options with the values of the question; raise `BadInput` if given ones differ."""
+        """Fill in options from the question; raise `BadInput` if a given option differs."""
         for name in _FIXED:
             given, known = getattr(options, name), getattr(self, name)
             if given is not None and given != known:
@@ -90,11 +91,11 @@ class Question:
             raise _another(series, "gap", f"{options.gap:g} s", None)
         gap = options.gap
         if gap is None and self.looks_forward and self.time is None:
-            gap = 0.0  # for events, only --gap tells that folds look forward
+            gap = 0.0  # for events, only --gap orders folds by time
         return replace(options, gap=gap, **{name: getattr(self, name) for name in _FIXED})
 
     def check_data(self, series: str, dataset: Dataset) -> None:
-        """Raise `BadInput` if the new data is of another kind than the data of the series."""
+        """Raise `BadInput` if new data differs in kind from the data of the series."""
         for what, given, known in (
             ("data", dataset.kind, self.kind),
             ("target", dataset.target, self.predicts),
@@ -117,7 +118,7 @@ def _another(series: str, option: str, given: object, known: object) -> BadInput
 
 
 def comparable(options: StudyOptions) -> dict[str, Any]:
-    """Return those given options whose change requires a new study, as JSON values."""
+    """Return given options that require a new study when they change, as JSON values."""
     stored = json_values(options.to_json())
     names = (name for name in stored if name not in _FREE and name not in _FIXED)
     return {name: stored[name] for name in names if options.is_given(name)}
@@ -149,7 +150,7 @@ def changes_between(old: Dataset, new: Dataset) -> Changes:
 
 
 def check_needs(champion: str, known: Dataset, new: Dataset) -> None:
-    """Raise `BadInput` if new data lacks columns that a champion learned from `known` data."""
+    """Raise `BadInput` if new data lacks columns of the `known` data that a champion uses."""
     if lost := sorted(_column_names(known) - _column_names(new)):
         notes = [note for note in new.notes if any(name in note for name in lost)]
         raise BadInput(
@@ -165,9 +166,9 @@ def _column_names(dataset: Dataset) -> set[str]:
 
 
 def _row_changes(old: Dataset, new: Dataset, columns: Sequence[str]) -> tuple[int, int, int]:
-    """Count added rows, removed rows, and rows whose target alone changed.
+    """Count added rows, removed rows, and rows in which only the target changed.
 
-    Equal rows are counted separately. `columns` identify the rows of a table without a key.
+    Each copy of a row counts separately. `columns` identify the rows of a table without a key.
     """
     if isinstance(old.X, EventRows) and isinstance(new.X, EventRows):
         both = [_event_row_hashes(old.X), _event_row_hashes(new.X)]
@@ -188,7 +189,7 @@ def _row_changes(old: Dataset, new: Dataset, columns: Sequence[str]) -> tuple[in
 
 
 def _differences(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> tuple[int, int]:
-    """Return the numbers of added and removed hashes."""
+    """Return the numbers of added and removed row hashes."""
     before, now = pd.Series(old).value_counts(), pd.Series(new).value_counts()
     growth = now.sub(before, fill_value=0)
     return int(growth.clip(lower=0).sum()), int(-growth.clip(upper=0).sum())

@@ -1,4 +1,4 @@
-"""A series, read for people and programs; cheap to import."""
+"""A series, prepared for people and programs. This module is cheap to import."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ from prefect_tune.storage.series import Changes, Reused, Series, SeriesRun, Seri
 
 
 def read_series(store: ArtifactStore, name: str) -> Series:
-    """Read a series with the states of its studies; raise `UnknownName` if it does not exist."""
+    """Read a series with the states of its studies; raise `UnknownName` if there is none."""
     series, ledger = find_series(store, name), Ledger(store.database)
     studies = [(run, ledger.study(run.study)) for run in series.runs]
     runs = (
@@ -28,7 +28,7 @@ def read_series(store: ArtifactStore, name: str) -> Series:
 
 
 def series_of(store: ArtifactStore, plan: StudyPlan) -> Series | None:
-    """Read the series of a study; None without a series, or if the series was removed."""
+    """Read the series of a study; None if the study has no series or the series was removed."""
     name = plan.options.series
     if name is None or SeriesTable(store.database).find(name) is None:
         return None
@@ -36,7 +36,7 @@ def series_of(store: ArtifactStore, plan: StudyPlan) -> Series | None:
 
 
 def series_json(store: ArtifactStore, series: Series) -> dict[str, Any]:
-    """Return a series as `series NAME --json` prints it."""
+    """Return a series as the JSON values that `series NAME --json` prints."""
     studies = [champion.study for champion in series.champions]
     document: dict[str, Any] = {
         "series": series.name,
@@ -51,12 +51,12 @@ def series_json(store: ArtifactStore, series: Series) -> dict[str, Any]:
 
 
 def losses_of(series: Series) -> LossWords:
-    """Return the formatting of losses in the metric of a series."""
+    """Return the texts for losses in the metric of a series."""
     return LossWords(str(series.question["metric"]))
 
 
 def run_cells(series: Series, run: SeriesRun) -> dict[str, str]:
-    """Return the cells of a run for a table, by heading."""
+    """Return the table cells that describe a run, by column heading."""
     losses, changes = losses_of(series), "first study" if run.number == 1 else "unknown"
     if run.changes is not None:
         changes = ", ".join(change_texts(run.changes)) or "same rows"
@@ -74,7 +74,7 @@ def run_cells(series: Series, run: SeriesRun) -> dict[str, str]:
 
 
 def change_texts(changes: Changes) -> Iterator[str]:
-    """Yield short descriptions of changes of the data, such as `+12 rows` and `-1 column`."""
+    """Yield short descriptions of changes in the data, such as `+12 rows` and `-1 column`."""
     for n_added, n_removed, word in (
         (changes.rows_added, changes.rows_removed, "row"),
         (changes.columns_added, changes.columns_removed, "column"),
@@ -99,7 +99,7 @@ def _reused_text(reused: Reused) -> str:
 
 
 def _model_text(series: Series, run: SeriesRun) -> str:
-    """Describe the place of a study's model in the series."""
+    """Describe the role of a study's model in the series."""
     for champion in series.champions:
         if champion.study == run.study:
             place = "champion" if champion == series.champion else "former champion"

@@ -1,4 +1,4 @@
-"""From parameters to a study in the ledger; errors in the input are reported before any work.
+"""Preparation of a study from parameters. Input errors are reported before any work starts.
 
 - `prepare`: the whole preparation, the prepared study, and its handover to a flow
 - `study_input`: parsed options with the metric and space they name, and the data of a new study

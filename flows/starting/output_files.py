@@ -1,4 +1,4 @@
-"""Output files of commands, which must not replace files that the command or its study reads."""
+"""Checks that an output file does not replace a file that the command or the study reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -25,16 +25,16 @@ def check_output(
     store: ArtifactStore | None = None,
     studies: Iterable[str] = (),
 ) -> Path:
-    """Return the path of an output file, after checks. Call this function before any work.
+    """Check an output file before any work starts, and return its path.
 
     Args:
-        out: The file to write.
-        read: Files and folders that the command reads.
-        store: Store that the command reads, or None.
-        studies: Names of studies in the store whose files count as inputs, too.
+        out: Path of the file to write.
+        read: Input files and folders of the command.
+        store: Store that the command reads; None if the command reads no store.
+        studies: Names of studies in the store whose files also count as inputs.
 
     Raises:
-        BadInput: If the file cannot be written, or is (or links to) one of the inputs.
+        BadInput: If the file cannot be written, or if the path is or links to an input.
     """
     path = Path(expanduser(out)).absolute()  # noqa: PTH111 - pathlib raises for unknown users
     try:
@@ -68,7 +68,7 @@ def check_output(
 
 
 def input_files(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of files and folders among a study's options."""
+    """Yield the files and folders that a study's options name."""
     for name in (str(options[name]) for name in _INPUTS if options.get(name)):
         yield name.rpartition(":")[0] if ".py:" in name else name
     if labels := options.get("labels"):
@@ -76,7 +76,7 @@ def input_files(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _would_change(path: Path, kept: Path) -> bool:
-    """Return whether writing a file would change another file, or a folder of data or a store."""
+    """Return whether writing `path` would change the file or folder `kept`."""
     kept = kept.expanduser()
     with suppress(OSError):
         if kept.is_dir():

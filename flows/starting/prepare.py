@@ -1,8 +1,8 @@
-"""Preparation of a study: checks all input, then enters the study in the ledger.
+"""Preparation of a study: checks all input, then creates the study in the ledger.
 
-A command prepares the study before its flow run begins, and hands the prepared study to the flow.
-The flow gets the same parameters as from any other caller, but does not read the input again. A
-DataFrame is kept out of the parameters, because Prefect stores and shows parameters.
+A command prepares the study before the flow run begins, and hands the prepared study to the flow.
+The flow gets the usual parameters, but does not read the input again. A DataFrame is never a
+parameter of the flow, because Prefect stores and shows parameters.
 """
 
 import re
@@ -46,18 +46,18 @@ Prepared = TypeVar("Prepared")
 
 
 class Handover(Generic[Prepared]):
-    """Holder of one prepared value with its parameters, separately for each thread."""
+    """Holds a prepared value with its parameters, separately for each thread."""
 
     def __init__(self) -> None:
         self._offers: ContextVar[list[tuple[Mapping[str, Any], Prepared]]] = ContextVar("offers")
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        """Pickle without the value, because Prefect sends the flow with its globals to workers."""
+        """Pickle without the value, because Prefect sends the flow's globals to workers."""
         return type(self), ()
 
     @contextmanager
     def offered(self, parameters: Mapping[str, Any], prepared: Prepared) -> Iterator[None]:
-        """Offer a value to a flow that the body calls with these parameters."""
+        """Offer a value to the flow that the `with` block calls with the same parameters."""
         known = {name: plain(value) for name, value in parameters.items()}
         token = self._offers.set([(known, prepared)])
         try:
@@ -66,7 +66,7 @@ class Handover(Generic[Prepared]):
             self._offers.reset(token)
 
     def take(self, parameters: Mapping[str, Any]) -> Prepared | None:
-        """Return (once) the value prepared with equal parameters, and handle signals again."""
+        """Return a value offered with equal parameters, only once, and handle signals again."""
         offers = self._offers.get([])
         if not offers or offers[0][0] != dict(parameters):
             return None
@@ -80,10 +80,11 @@ class PreparedStudy:
     """A study in the ledger, ready to run.
 
     Attributes:
-        notes: Notes on the data and on decisions, for the user.
-        since: Reading of `time.monotonic` at which the budget starts.
-        is_compared: Whether the study belongs to a comparison, whose studies run at once, each with
-            one worker and a separate cache area. `workers` is then the number of these studies.
+        notes: Notes for the user about data and decisions.
+        since: Time by `time.monotonic` at which the budget starts.
+        is_compared: Whether the study is part of a comparison. The studies of a comparison run at
+            the same time, each with one worker and its own cache area, and `workers` is their
+            number.
         has_shown_notes: Whether the user has seen the notes.
     """
 
@@ -97,28 +98,28 @@ class PreparedStudy:
 
     @property
     def title(self) -> str:
-        """Human-readable name."""
+        """Human-readable name of the study."""
         return f"study {self.name}"
 
     @property
     def again(self) -> str:
-        """Option that resumes the study."""
+        """Command-line option that resumes the study."""
         return f"--study {self.name}"
 
     @property
     def options(self) -> StudyOptions:
-        """Options of the study and of the session."""
+        """Options of the study, including options of the session."""
         return self.plan.options
 
     def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of `tune` with the name of the study."""
+        """Return parameters of `tune`, with the name of the study added."""
         return {**parameters, "study": self.name}
 
     def release(self) -> None:
-        """Release locks that are held until the flow run has ended; here there are none."""
+        """Release locks that are held until the flow run has ended. This class holds none."""
 
     def finished(self) -> dict[str, Any] | None:
-        """Return the summary if the study is complete."""
+        """Return the summary of the study if it is complete; otherwise None."""
         view = read_study(self.store, self.name)
         return view.to_json() if view.state == "complete" else None
 
@@ -143,12 +144,13 @@ def prepare(
     fixed_test: tuple[str, ...] | None = None,
     begin: BeginStudy = lambda _: ([], lambda _: None),
 ) -> PreparedStudy:
-    """Read and check the input, and create the study in the ledger or find an existing one.
+    """Read and check the input, and create the study in the ledger or find the existing study.
 
-    By default, a new study is named after data, method and time. A study of a comparison ignores
-    earlier studies. `flow_run_id` is None for a command, which prepares before its flow run.
-    `fixed_test` is as in `resolve`; `begin` is called before a new study is entered. Raises
-    `BadInput`, `UnknownName` or `StoreRefused` if an option cannot be used.
+    By default, a new study is named after data, method and time. A study of a comparison does not
+    use results of earlier studies. `flow_run_id` is None if a command prepares the study before its
+    flow run. `fixed_test` has the meaning described in `resolve`. `begin` is called before a new
+    study is created in the ledger. Raises `BadInput`, `UnknownName` or `StoreRefused` if an option
+    is invalid.
     """
     since, ledger = monotonic(), Ledger(store.database)
     name = request.options.study or default_name
@@ -178,7 +180,7 @@ def prepare(
         events, also = begin(plan)
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         default = f"{study_name_from(plan.data_name)}-{plan.method}-{now}"
-        others = (f"{default}-{number}" for number in count(2))  # some start in one second
+        others = (f"{default}-{number}" for number in count(2))  # several may start at once
         for each in (name,) if name else chain([default], others):
             if ledger.create_study(each, plan.problem.to_json(), plan.to_json(), events, also):
                 store.records.link(plan.problem.records, each)
@@ -201,11 +203,12 @@ def prepare(
 def prepare_retry(
     study: str, trials: Sequence[int] | None, parameters: Mapping[str, Any]
 ) -> PreparedStudy:
-    """Find a study and check that its failed trials (all by default) can be rerun.
+    """Find a study, and check that the given failed trials (all by default) can be rerun.
 
-    `study` may name a series, which stands for its newest study. `parameters` are those of `tune`;
-    None keeps the study's value or the default. Raises `UnknownName`, `BadInput` or `StoreRefused`
-    if the study or a failed trial does not exist, or another process runs the study.
+    If `study` is the name of a series, the newest study of the series is used. `parameters` are
+    parameters of `tune`; a parameter that is None keeps the study's value or the default. Raises
+    `UnknownName`, `BadInput` or `StoreRefused` if the study or a failed trial does not exist, or if
+    another process runs the study.
     """
     given = StudyOptions.parse(parameters)
     opened = open_store(store_address(given.store, given.database))
@@ -229,7 +232,7 @@ _EARLIER_STUDIES, _EARLIER_READ = 5, 20
 
 
 def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds, ...]:
-    """Return the mean seconds of each algorithm in recent studies of this space."""
+    """Return the mean seconds of each algorithm in recent studies of the same space."""
     known: list[Sequence[PortableSeconds]] = []
     for name in ledger.study_names()[:_EARLIER_READ]:
         stored = ledger.study(name)
@@ -248,14 +251,14 @@ def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds
 
 
 def study_name_from(text: str) -> str:
-    """Turn a text into the beginning of a study name that `--study` accepts."""
+    """Turn a text into a valid beginning of a study name."""
     bare = "".join(c for c in normalize("NFKD", text) if not combining(c))  # drops accents
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", bare)
     return plain.lstrip("._-")[:50] or "data"
 
 
 def name_of_flow_run(store: ArtifactStore, flow_run: str, flow_run_id: str) -> str:
-    """Return a name for a study of a deployment: the flow run's name, with an id if taken."""
+    """Name a deployment's study after its flow run; if the name is taken, add the run's id."""
     name, ledger = study_name_from(flow_run), Ledger(store.database)
     with_id, stored = f"{name}-{flow_run_id[:8]}", ledger.study(name)
     is_taken = stored is not None and StudyPlan.from_stored(stored).flow_run_id != flow_run_id

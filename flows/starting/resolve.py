@@ -1,4 +1,4 @@
-"""A new study: reads the input, checks the options, and resolves omitted options."""
+"""Reads the input of a new study, checks the options, and resolves omitted options."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ _DEMO_TRIALS, _DEMO_SECONDS = 20, 120.0
 
 @dataclass(frozen=True)
 class NewStudy:
-    """A study that was checked, but is not in the ledger yet."""
+    """A new study that was checked, but is not in the ledger yet."""
 
     plan: StudyPlan
     dataset: Dataset
@@ -65,9 +65,9 @@ def resolve(
 ) -> NewStudy:
     """Read the input of a new study, check its options, and resolve omitted options.
 
-    If `fixed_test` is given, a hash of the columns that it names decides the test rows (see
-    `row_ids`); an empty tuple stands for all columns of the data set. Nothing is stored. Raises
-    `BadInput` or `UnknownName` if an option cannot be used.
+    If `fixed_test` is given, a hash of the named columns selects the test rows (see `row_ids`). An
+    empty tuple stands for all columns of the data set. Nothing is stored. Raises `BadInput` or
+    `UnknownName` if an option is invalid.
     """
     given = request.options
     method = given.method or DEFAULT_METHOD
@@ -94,7 +94,7 @@ def resolve(
     )
     optimizer = check_method(method, given.option, space, objective)
     race, start = given.race, list[Configuration]()
-    if race is None:  # on by default where racing is known to help
+    if race is None:  # on by default if racing is known to help
         is_served = given.use_cache if (objective.n_folds or 1) > 1 else is_large(objective)
         race = optimizer.method.is_raced and is_served and not optimizer.is_of_paper
     if given.start is not None:
@@ -165,10 +165,10 @@ def resolve(
 def check_method(
     method: str, options: Mapping[str, Any], space: Space, objective: Objective
 ) -> Optimizer:
-    """Check a method's options by constructing the method; return the method.
+    """Check the options of a method by constructing the method; return the method.
 
     Raises `UnknownName` if the method or an option does not exist, and `BadInput` if the value of
-    an option cannot be used.
+    an option is invalid.
     """
     declared = METHODS.get(method)
     if declared is not None and declared.fidelities == {"epochs"} and objective.epochs is None:
@@ -184,7 +184,7 @@ def check_method(
 
 @contextmanager
 def _reported_for(option: str, remedy: str = "") -> Iterator[None]:
-    """Convert errors of a method in the body to `BadInput` for an option."""
+    """Convert a method's errors in the `with` block to `BadInput` that names an option."""
     try:
         yield
     except (UnknownName, BadInput):
@@ -194,13 +194,13 @@ def _reported_for(option: str, remedy: str = "") -> Iterator[None]:
 
 
 def split_of(options: StudyOptions, dataset: Dataset, fixed_test: tuple[str, ...] | None) -> Split:
-    """Return the split of a data set according to resolved options."""
+    """Return the split of a data set that resolved options describe."""
     gap, seed, holdout = gap_seconds(options, dataset), options.seed or 0, options.holdout
     return study_split(dataset, options.folds, options.test_size, seed, holdout, gap, fixed_test)
 
 
 def gap_seconds(options: StudyOptions, dataset: Dataset) -> float | None:
-    """Return the gap in seconds if folds look forward; None for stratified folds."""
+    """Return the gap in seconds if folds are ordered by time; None for stratified folds."""
     is_of_events = dataset.kind == "events" and (options.time or options.gap is not None)
     if dataset.times is not None or is_of_events:
         return options.gap or 0.0
@@ -214,7 +214,7 @@ def gap_seconds(options: StudyOptions, dataset: Dataset) -> float | None:
 
 
 def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Note]:
-    """Yield notes on copied rows and rare classes, which can make a loss look too good."""
+    """Yield notes on duplicate rows and rare classes, which can make a loss look too good."""
     if split.n_copied:
         text = f"{split.n_copied:,} of {len(dataset):,} rows repeat another row"
         yield Note(f"{text}; equal rows are kept in one fold, or are all test rows")
@@ -245,7 +245,7 @@ def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Not
 
 
 def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[np.bool_]) -> str:
-    """Describe classes: their number, and the first ones with their numbers of rows."""
+    """Describe classes by their number and by the row counts of the first few classes."""
     counts = np.bincount(dataset.y[is_counted].astype(np.intp), minlength=len(dataset.classes))
     shown = ", ".join(f"{dataset.classes[c]}: {counts[c]}" for c in classes[:_SHOWN_CLASSES])
     number = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
@@ -253,7 +253,7 @@ def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[
 
 
 def stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
-    """Return the stop rule of a new study with these options."""
+    """Return the stop rule of a new study with the given options."""
     if not options.stop_rule.is_open:
         return options.trials, options.budget
     if options.data.startswith("cohort:demo"):
@@ -275,8 +275,8 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     """Return the configurations that `--start` names, checked against the space.
 
     `start` is a JSON file (a list of configurations or trials), the name of a study (for its ten
-    best full trials within its constraints), `portfolio` (for the space's portfolio) or `none`.
-    Raises `BadInput` for anything else, and for configurations outside the space.
+    best full trials that meet the constraints), `portfolio` (for the space's portfolio) or `none`.
+    Raises `BadInput` for any other value, and for configurations outside the space.
     """
     if start == _NONE:
         return []

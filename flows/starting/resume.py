@@ -1,4 +1,4 @@
-"""Resuming of a study: merges options that may change, and checks that others did not."""
+"""Resumption of a study: merges options that may change, and rejects other changes."""
 
 import shlex
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ UNFINISHED = frozenset({"new", "running", "interrupted"})
 
 
 class CannotContinue(BadInput):
-    """The request does not fit the study in the ledger; another study name avoids this error."""
+    """The request does not fit the study in the ledger. A new study name avoids the error."""
 
 
 def resume(
@@ -41,11 +41,11 @@ def resume(
     reader: InputReader,
     flow_run_id: str | None = None,
 ) -> tuple[StudyPlan, list[Note]]:
-    """Return the plan of a resumed study and notes for the user.
+    """Return the plan of a resumed study, and notes for the user.
 
-    Allowed changes are not noted, because progress and summary show the current values.
-    `flow_run_id` is None for a command, which prepares before its flow run. Raises
-    `CannotContinue`, `BadInput` or `UnknownName` if a given option cannot change or cannot be used.
+    Allowed changes of options are not noted, because progress and summary show the current values.
+    `flow_run_id` is None if a command prepares the study before its flow run. Raises
+    `CannotContinue`, `BadInput` or `UnknownName` if a given option cannot change or is invalid.
     """
     plan, given = StudyPlan.from_stored(stored), request.options
     check_plugins(plan.problem.running_plugins)
@@ -59,13 +59,13 @@ def resume(
 
 
 def merged(known: StudyOptions, given: StudyOptions) -> StudyOptions:
-    """Return a study's options, updated by those given options that may change."""
+    """Return the options of a study, updated by the given options that may change."""
     changes = {
         name: getattr(given, name)
         for name, option in OPTIONS.items()
         if option.on_resume == "anew" or (option.on_resume == "changed" and given.is_given(name))
     }
-    if not given.stop_rule.is_open:  # a new bound replaces both old bounds
+    if not given.stop_rule.is_open:  # a new bound replaces both previous bounds
         changes |= {"trials": given.trials, "budget": given.budget}
     return replace(known, **changes)
 
@@ -77,10 +77,10 @@ def check_unchanged(
     names: Iterable[str],
     remedy: str = _ANOTHER,
 ) -> None:
-    """Raise `CannotContinue` if a named option differs from the existing study or comparison.
+    """Raise `CannotContinue` if an option in `names` differs from the existing study.
 
-    `subject` is the study or comparison, for messages. For a comparison, `plan` is the plan of any
-    of its studies.
+    `subject` names the study or comparison in messages. For a comparison, `plan` is the plan of any
+    study in the comparison.
     """
     for name in names:
         option, texts = OPTIONS[name], list[str]()
@@ -105,7 +105,7 @@ def check_unchanged(
 
 
 def has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
-    """Return whether the user's space, an imported module or a data file has changed."""
+    """Return whether the user's space, a module that it imports, or a data file has changed."""
     problem, behind = plan.problem, request.behind
     known, now = problem.behind, replace(behind, nonce=problem.behind.nonce)
     codes = {
@@ -121,7 +121,7 @@ def has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
 def is_continued(
     stored: StoredStudy, plan: StudyPlan, given: StudyOptions, flow_run_id: str | None
 ) -> bool:
-    """Return whether a request continues an earlier run; otherwise it extends the study.
+    """Return whether a request continues an earlier run rather than extending the study.
 
     A request continues a run if it is a retry by Prefect, which has the same flow run id, or if the
     run was killed or interrupted and the search is not extended.
@@ -132,7 +132,7 @@ def is_continued(
 
 
 def has_grown(former: StopRule, given: StopRule) -> bool:
-    """Return whether a stop rule allows more trials or time than the former stop rule."""
+    """Return whether a stop rule allows more trials or more time than the former stop rule."""
     bounds = ((former.trials, given.trials), (former.seconds, given.seconds))
     return not given.is_open and any(
         old is not None and (new is None or new > old) for old, new in bounds
@@ -149,12 +149,12 @@ def check_same_data(
     is_same_run: bool,
     another: str = _ANOTHER,
 ) -> list[Note]:
-    """Check that the input is the data of the study, and return notes.
+    """Check that the input is the data of the study; return notes for the user.
 
-    The input is read, and digests of the rows are compared. If records of the stored copy are
-    damaged, they are restored. With `--input stored`, no file is read. If the request continues a
-    run, changed rows are only noted. `another` is a remedy for errors: how to start a new study.
-    Raises `CannotContinue` if the data has changed, `BadInput` if the stored copy is requested but
+    The input is read, and digests of the rows are compared. Damaged records of the stored copy are
+    restored. With `--input stored`, no file is read. If the request continues a run, changed rows
+    only cause a note. In error messages, `another` tells how to start a new study. Raises
+    `CannotContinue` if the data has changed, `BadInput` if the stored copy is requested but
     damaged, and `RecordDamaged` if the split cannot be restored.
     """
     former, options = plan.source, request.options
@@ -193,7 +193,7 @@ def check_same_data(
 
 
 def _unreachable(source: Source) -> str:
-    """Return the first file of a source that is missing or unreachable; empty if none is."""
+    """Return the first missing or unreachable file of a source; empty if all can be read."""
     for file in source.files:
         with suppress(BadInput):
             if Location.at(file).exists() or Location.at(source.data).below(file).exists():
@@ -209,12 +209,12 @@ def _differing(given: Source, former: Source) -> list[str]:
 def _read_again(
     subject: str, plan: StudyPlan, given: Source, store: ArtifactStore, reader: InputReader
 ) -> str:
-    """Read the input and restore a damaged copy; if rows differ, return a sentence on this."""
+    """Read the input, and restore a damaged copy; return a sentence if the rows differ."""
     former, cause = plan.source, ""
     check_plugins(plan.problem.plugins)
     try:
         dataset = reader(given)
-    except Exception as error:  # of any kind: a file may be truncated, or a library missing
+    except Exception as error:  # any class: a file may be truncated, or a library missing
         if given != former:
             raise
         cause = f", and cannot be used: {error}"

@@ -1,4 +1,4 @@
-"""A request for a study, and its input: the data, and a space and metric for this data."""
+"""A request for a study, and the input of the study: data, space and metric."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -45,12 +45,12 @@ from prefect_tune.tasks.user_space import SpaceCode, find_space, is_user_space
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """Options of a study to start or resume, with the metric and space that they name.
+    """Options of a study to start or resume, with the metric and space that the options name.
 
     Attributes:
-        space_code: Source of the user's file that declares the space; empty for other spaces.
-        behind: Modules and data files that the space uses and that were not installed from a wheel.
-        texts: String columns of earlier studies of the series, as in `Source`.
+        space_code: Source code of the user's file that declares the space; empty for other spaces.
+        behind: Modules and data files that the space uses, unless installed from a wheel.
+        texts: Columns that were strings in any earlier study of the series, as in `Source`.
     """
 
     options: StudyOptions
@@ -62,12 +62,12 @@ class StudyRequest:
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Self:
-        """Parse parameters, and look up metric and space; may raise `BadInput` or `UnknownName`."""
+        """Parse parameters, and look up metric and space. May raise `BadInput` or `UnknownName`."""
         return cls.of(StudyOptions.parse(parameters))
 
     @classmethod
     def of(cls, options: StudyOptions) -> Self:
-        """Look up the metric and space of options; may raise `BadInput` or `UnknownName`."""
+        """Look up the metric and space of options. May raise `BadInput` or `UnknownName`."""
         try:
             metric = None if options.metric is None else metric_named(options.metric)
             named = options.space
@@ -80,32 +80,32 @@ class StudyRequest:
         return cls(options, metric, space, *code)
 
     def with_options(self, **changes: Any) -> Self:
-        """Return the request with changed options; metric and space must be the same."""
+        """Return the request with changed options. Metric and space must not change."""
         return replace(self, options=replace(self.options, **changes))
 
     @property
     def predicts(self) -> Literal["classification", "regression"] | None:
-        """Kind of target that the metric or space implies; None if neither is given."""
+        """Kind of target that the metric or space implies; None if both are omitted."""
         if self.metric is not None:
             return self.metric.target
         return None if self.space is None else self.space.target
 
     @property
     def source(self) -> Source:
-        """Source of the data of a new study."""
+        """Source of the data for a new study."""
         return replace(self.options.source, predicts=self.predicts, texts=self.texts)
 
     def open_store(self) -> ArtifactStore:
-        """Open or create the store; raise `BadInput` or `StoreRefused` if it cannot be used."""
+        """Open or create the store; raise `BadInput` or `StoreRefused` if the store is unusable."""
         address = store_address(self.options.store, self.options.database)
         if Path(address.url).is_relative_to(home()):
-            with suppress(OSError):  # opening the store reports this
+            with suppress(OSError):  # opening the store reports the error
                 make_private(home())
         return open_store(address)
 
 
 def _check_plugins(options: StudyOptions) -> None:
-    """Raise `BadInput` if a plugin of the existing study is missing or different here."""
+    """Raise `BadInput` if a plugin of the study is missing or has another version here."""
     address = store_address(options.store, options.database)
     if options.study is None or not ArtifactStore.exists(address):
         return
@@ -117,18 +117,18 @@ def _check_plugins(options: StudyOptions) -> None:
 
 
 def unfollowed_code(behind: CodeBehind, options: StudyOptions) -> list[str]:
-    """Return modules of a space or constraint that cannot be tracked, with reasons."""
+    """Return untracked modules of a space or constraint, each with the reason."""
     behinds = (behind, *(bounded.quantity.behind for bounded in options.bounds))
     return sorted({entry for one in behinds for entry in one.unfollowed})
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A note for the user, printed as `reason; remedy`.
+    """A note for the user on a resolved option, printed as `reason; remedy`.
 
     Attributes:
-        value: Resulting value of the option, as a string.
-        remedy: How to change the decision; empty if unnecessary.
+        value: Resolved value of the option, as a string.
+        remedy: Advice on changing the decision; empty if unnecessary.
     """
 
     reason: str
@@ -150,10 +150,10 @@ _OWN = "FILE.py:NAME, which you declare"
 def read_input(
     request: StudyRequest, reader: InputReader
 ) -> tuple[Dataset, str, Space, tuple[Note, ...]]:
-    """Read the data of a new study and find a space; may raise `BadInput` or `UnknownName`.
+    """Read the data of a new study, and find a space. May raise `BadInput` or `UnknownName`.
 
     Returns the data, the name of the space, the part of the space that this machine can use, and
-    notes.
+    notes for the user.
     """
     options = request.options
     dataset = reader(request.source)
@@ -217,10 +217,10 @@ def _how_read(source: Source, dataset: Dataset) -> Note:
 def find_metric(
     request: StudyRequest, dataset: Dataset, y: NDArray[Any]
 ) -> tuple[Metric, list[Note]]:
-    """Return the metric, with a note on the positive class if the metric depends on it.
+    """Return the metric, with a note on the positive class if the class affects the metric.
 
-    `y` are the classes of the training rows, shape (n,). Raises `BadInput` if the positive class is
-    not one of two classes.
+    `y` contains the classes of the n training rows, shape (n,). Raises `BadInput` if the positive
+    class is not one of two classes.
     """
     options, classes = request.options, dataset.classes
     metric = request.metric or metric_named(DEFAULT_METRICS[dataset.target])
@@ -250,7 +250,8 @@ _TRUTH = {"false": 0.0, "true": 1.0}
 def _class_written(text: str, classes: Sequence[Label]) -> int | None:
     """Return the position of a class, given as a string; None if no class matches.
 
-    An exact match has priority, then an equal number, then a truth value with other capitals.
+    An exact match has priority over an equal number, and an equal number over a truth value in
+    different case.
 
     >>> _class_written("1.0", [0, 1]), _class_written("TRUE", [False, True])
     (1, 1)

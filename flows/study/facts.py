@@ -1,4 +1,4 @@
-"""The result of a study so far (best trials, final model, warnings) as one typed document.
+"""The result of a study so far (best trials, final model, warnings) as a typed document.
 
 Cheap to import, because every command that shows a study needs it.
 """
@@ -19,7 +19,7 @@ from prefect_tune.tasks.objective.metric import Usefulness
 
 @dataclass(frozen=True, slots=True)
 class WeightedTrial:
-    """A trial in the final model, and its weight."""
+    """A trial that is a member of the final model, and the trial's weight."""
 
     trial: int
     weight: float
@@ -27,7 +27,7 @@ class WeightedTrial:
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """A finalist with its losses on two splits; `recheck_loss` is None if the second failed."""
+    """A finalist with its losses on two splits; `recheck_loss` is None after a failure."""
 
     trial: int
     loss: float
@@ -35,14 +35,15 @@ class Recheck:
 
     @property
     def mean(self) -> float:
-        """Mean of both losses; infinite after a failure."""
+        """Mean of the losses on both splits; infinite if the re-evaluation failed."""
         return inf if self.recheck_loss is None else (self.loss + self.recheck_loss) / 2
 
 
 def best_recheck(rechecks: Sequence[Recheck]) -> Recheck:
-    """Return the finalist with the lowest mean loss, or the first if its re-evaluation failed.
+    """Return the finalist with the best mean loss; the first if its re-evaluation failed.
 
-    A failed re-evaluation, for example a timeout, does not count against the best trial.
+    If the re-evaluation of the best trial failed, for example by a timeout, the best trial stays
+    the choice.
     """
     first = rechecks[0]
     return first if first.recheck_loss is None else min(rechecks, key=lambda each: each.mean)
@@ -50,12 +51,14 @@ def best_recheck(rechecks: Sequence[Recheck]) -> Recheck:
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """An ensemble, or a single trial that was preferred to an ensemble.
+    """An ensemble, or the single trial that was preferred to an ensemble.
 
     Attributes:
-        kind: `single`, `greedy`, `agnostic`, or `method` if the method chose the weights.
-        losses: Mean loss over the folds; for greedy selection, one loss per size from 1.
-        nested: Loss of each kind of ensemble on rows not used to build it.
+        kind: Kind of ensemble: `single`, `greedy`, `agnostic`, or `method` if the method chose the
+            weights.
+        losses: Mean loss of the ensemble over the folds; for greedy selection, one loss for each
+            size from 1.
+        nested: Loss of each kind of ensemble on rows that were not used to build the ensemble.
     """
 
     kind: str
@@ -70,13 +73,13 @@ class Ensemble:
 
     @property
     def heaviest(self) -> list[WeightedTrial]:
-        """Members in the order of decreasing weight."""
+        """Members of the ensemble, ordered by decreasing weight."""
         return sorted(self.members, key=lambda member: (-member.weight, member.trial))
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Numbers of trials that were chosen for the model but then replaced, and the reason."""
+    """Numbers of trials that were chosen for the model but later replaced, and the reason."""
 
     trials: tuple[int, ...]
     reason: str
@@ -87,9 +90,10 @@ class ModelCheck(Usefulness):
     """Result of comparing the final model with a constant prediction.
 
     Attributes:
-        rows: `test`, or `held-out` without test rows.
-        is_useless: Whether neither test rows nor held-out rows show that the model is better.
-        rare_class: Class with less than a tenth of the training rows, if there is one.
+        rows: Rows that were compared: `test`, or `held-out` if there are no test rows.
+        is_useless: Whether neither test rows nor held-out rows show that the model beats the
+            constant.
+        rare_class: Class with less than a tenth of the training rows, if any.
     """
 
     rows: str
@@ -103,18 +107,20 @@ class ModelFacts:
 
     Attributes:
         members: Trials of the model; empty if the study has no model.
-        ensemble: Choice of an ensemble, if there was one.
-        model_of_folds: Whether the model averages fold models, because time was too short to refit.
-        refit_seconds: Duration of the fit.
-        instead_of: Trials chosen first, if they could not become the model.
-        limits: Seconds and bytes that a refit was allowed to take.
-        is_scored: Whether scores on the test rows are final.
+        ensemble: Ensemble that was chosen, if any.
+        model_of_folds: Whether the model averages the fold models, because time was too short for a
+            refit.
+        refit_seconds: Duration of fitting the final model.
+        instead_of: Trials that were chosen before, but could not become the model.
+        limits: Time limit and memory limit of each refit.
+        is_scored: Whether the scores on the test rows are final.
         test_loss: Loss of the model on the test rows.
         test_loss_undefined: Reason why the test loss is undefined; empty if it is defined.
-        equal_rows: Test rows that equal training rows, and the loss without them.
-        single_best_test_loss: Test loss of the best trial alone.
-        single_best_test_loss_undefined: Reason why the best trial's test loss is undefined.
-        usefulness: Comparison of the model with a constant prediction, if made.
+        equal_rows: Test rows that are equal to training rows, and the test loss without these rows.
+        single_best_test_loss: Loss of the best single trial on the test rows.
+        single_best_test_loss_undefined: Reason why the test loss of the best single trial is
+            undefined.
+        usefulness: Comparison of the model with a constant prediction, if available.
     """
 
     members: tuple[WeightedTrial, ...] = ()
@@ -137,16 +143,17 @@ class StudyFacts:
     """The result of a study so far, as stored in the ledger.
 
     Attributes:
-        best_trial: Incumbent, as chosen by the process that runs the study.
-        nearest_trial: Trial nearest to the constraints, if there is no incumbent.
-        rechecks: All trials that were evaluated on a second split.
-        finalists: Rechecks of the latest finalists, best first.
-        no_model: Reason why the last run ended without a model.
-        decisions: Decisions of the method.
-        algorithm_seconds: Measured seconds by algorithm, for later studies.
-        versions: Package versions of the last session.
+        best_trial: The incumbent, chosen by the process that runs the study.
+        nearest_trial: Trial that comes closest to meeting the constraints, if there is no
+            incumbent.
+        rechecks: Losses of all trials that were re-evaluated on a second split.
+        finalists: Losses of the latest finalists on both splits, the best finalist first.
+        no_model: Reason why the latest session ended without a model.
+        decisions: Decisions of the method during the search.
+        algorithm_seconds: Measured seconds of each algorithm, for later studies.
+        versions: Package versions in the latest session.
         notices: Warnings of all sessions.
-        notes: Notes of the first session, on how the data was read and on decisions.
+        notes: Notes of the first session on data and decisions.
     """
 
     best_trial: int | None = None
@@ -167,6 +174,6 @@ class StudyFacts:
 
     @classmethod
     def from_stored(cls, stored: StoredStudy) -> Self:
-        """Return the facts of a study in the ledger; raise `DatabaseDamaged` if damaged."""
+        """Return the facts of a stored study; raise `DatabaseDamaged` if they are damaged."""
         with documents_of(stored.name):
             return from_document(cls, stored.result)

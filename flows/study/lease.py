@@ -1,4 +1,4 @@
-"""The lease of a study, which one process holds at a time, and the clock of its sessions."""
+"""The lease of a study, held by one process at a time, and the clock of study time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,13 +23,13 @@ class StudyBusy(BadInput):
 
 
 def study_lease(name: str) -> str:
-    """Return the name of the lease for running a study."""
+    """Return the name of the lease that a process needs to run a study."""
     return f"study {name}"
 
 
 @contextmanager
 def locked_study(store: ArtifactStore, name: str) -> Iterator[None]:
-    """Hold the lease of a study during the body; raise `StudyBusy` if another process does."""
+    """Hold the lease of a study; raise `StudyBusy` if another process holds the lease."""
     if not store.leases.acquire(study_lease(name)):
         raise _busy(store, name)
     try:
@@ -51,7 +51,7 @@ def check_not_busy(store: ArtifactStore, name: str) -> None:
 
 
 def wait_until_free(store: ArtifactStore, name: str, seconds: float) -> None:
-    """Wait until no process runs a study, at most `seconds`."""
+    """Wait until no process runs the study, but for at most `seconds`."""
     until = monotonic() + seconds
     while is_being_run(store, name) and monotonic() < until:
         sleep(_LOOK_SECONDS)
@@ -66,7 +66,7 @@ def _busy(store: ArtifactStore, name: str) -> StudyBusy:
 
 
 class StudyClock:
-    """Clock of a study's time, including `spent_seconds` of earlier sessions."""
+    """Clock that measures study time, starting from `spent_seconds` of earlier sessions."""
 
     def __init__(self, ledger: Ledger, study: str, spent_seconds: float) -> None:
         self._ledger, self._study, self.spent_seconds = ledger, study, spent_seconds
@@ -78,7 +78,7 @@ class StudyClock:
 
     @contextmanager
     def running(self, since: float | None = None) -> Iterator[None]:
-        """Count the time of the body or, if given, the time since `since` (by `time.monotonic`)."""
+        """Count the time of the `with` block or, if given, since `since` (`time.monotonic`)."""
         session = self._ledger.start_session(self._study)
         self._started = monotonic() if since is None else since
 

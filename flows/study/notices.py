@@ -1,4 +1,4 @@
-"""Warnings of a study: each is shown once, in terminal and Prefect's log, and stored."""
+"""Warnings of a study, each shown once in the terminal and in Prefect's log, and stored."""
 
 from dataclasses import replace
 from threading import Lock
@@ -14,10 +14,10 @@ from prefect_tune.tasks.bad_input import for_caller
 
 
 class StudyNotices:
-    """Observer that also shows warnings of this process and of all workers.
+    """Observer that also shows the warnings of this process and all workers.
 
-    A warning is shown as soon as it arrives, in any thread. The next `tick` writes it to the
-    ledger, so that a warning about an unreachable ledger is written later.
+    A warning is shown as soon as it arrives, in any thread. Warnings are written to the ledger by
+    the next `tick`, because the ledger itself may be unreachable.
     """
 
     def __init__(self, observer: Observer, flow_run: str) -> None:
@@ -29,7 +29,7 @@ class StudyNotices:
         self._study: Study | None = None
 
     def attach(self, study: Study) -> None:
-        """Write warnings to this study's ledger; warnings already stored are not shown again."""
+        """Store warnings with this study from now on. Stored warnings are not shown again."""
         with self._lock:
             known = {(n.kind, n.subject): n.text for n in study.facts.notices}
             self._n_written = len(known)
@@ -37,7 +37,7 @@ class StudyNotices:
             self._study = study
 
     def write(self) -> None:
-        """Write new warnings to the ledger; if the store is lost, the next call tries again."""
+        """Write new warnings to the ledger. If the store is unreachable, the next call retries."""
         with self._lock:
             notes = tuple(
                 Notice(kind, text, subject) for (kind, subject), text in self._notes.items()
@@ -53,20 +53,20 @@ class StudyNotices:
         self._observer.warn(text)
 
     def note(self, text: str) -> None:
-        """Pass a note on."""
+        """Pass a note to the wrapped observer."""
         self._observer.note(for_caller(text))
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Pass an ended trial on."""
+        """Pass an ended trial to the wrapped observer."""
         self._observer.ended(trial, progress)
 
     def tick(self, progress: Progress) -> None:
-        """Write new warnings, and pass the progress on."""
+        """Write new warnings, and pass the progress to the wrapped observer."""
         self.write()
         self._observer.tick(progress)
 
     def take(self, notice: Notice) -> None:
-        """Receive a warning, as a listener of `noticed_by`."""
+        """Receive a warning from `noticed_by`."""
         if notice.flow_run not in ("", self._flow_run):
             return
         key, text = (notice.kind, notice.subject), masked(notice.text)

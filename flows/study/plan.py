@@ -1,4 +1,4 @@
-"""The plan of a study: all that a study is started or resumed with, as one typed value.
+"""The plan of a study: all settings with which the study is started or resumed.
 
 Cheap to import, because every command that shows a study needs it.
 """
@@ -29,24 +29,25 @@ _TRIAL_SHARE = 0.1
 
 
 def documents_of(study: str) -> AbstractContextManager[None]:
-    """Read documents of a study in the body; raise `DatabaseDamaged` if that fails."""
+    """Raise `DatabaseDamaged` if the `with` block fails to read documents of a study."""
     remedy = f", or remove the study with `prefect-tune study rm {study}`"
     return as_written(f"study {study}", remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """All that a study is started or resumed with.
+    """All settings with which a study is started or resumed.
 
     Attributes:
-        options: Resolved options, except options of the session, which are as given.
-        predicts: Classification or regression; None if the data alone decided the kind of target.
-        aside: Columns that are not features, but whose values define groups of a constraint.
-        earlier_seconds: Mean seconds of algorithms in earlier studies, as in `Objective`.
-        fixed_test: Columns whose hash decides the test rows of a series (empty for groups and
-            patients); None if the seed or the time decides the test rows.
-        texts: String columns in all studies of a series so far, as in `Source`.
-        flow_run_id: Flow run of the latest session; None before the first.
+        options: Options with resolved defaults. Options of the session are kept as given.
+        predicts: `classification` or `regression`; None if the data alone decided the kind of
+            target.
+        aside: Columns whose values define the groups of a constraint, but are not features.
+        earlier_seconds: Mean seconds of each algorithm in earlier studies, as in `Objective`.
+        fixed_test: Columns whose hash selects the test rows of a series (empty for groups and
+            patients); None if the test rows are selected by seed or time.
+        texts: Columns that were strings in any earlier study of the series, as in `Source`.
+        flow_run_id: Id of the latest session's flow run; None before the first session.
     """
 
     options: StudyOptions
@@ -63,7 +64,7 @@ class StudyPlan:
 
     @property
     def source(self) -> Source:
-        """Source of the data, with the kind of target."""
+        """Source of the data, including the kind of target."""
         return replace(
             self.options.source, predicts=self.predicts, aside=self.aside, texts=self.texts
         )

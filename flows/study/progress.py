@@ -1,7 +1,7 @@
-"""Progress of a running study, and its observers.
+"""Progress of a running study, and observers that follow the progress.
 
-Because flow parameters are plain values, an observer cannot be a parameter. A caller in the same
-process follows a flow with `observed_by`.
+Because Prefect stores flow parameters, an observer cannot be a parameter. To follow a flow, a
+caller in the same process uses `observed_by`.
 """
 
 from collections.abc import Iterator
@@ -32,10 +32,10 @@ class StudyTotals:
     """Totals over the trials of a study.
 
     Attributes:
-        told: Trials that have ended, including failed ones.
-        partial: Trials with a loss from a partial evaluation.
-        cache_hits: Steps served by the cache, counted per fold; includes failed trials.
-        seconds_saved: Seconds that the cache saved.
+        told: Number of trials that have ended, including failed trials.
+        partial: Number of trials with a loss from a partial evaluation.
+        cache_hits: Number of steps served by the cache, counted per fold, including failed trials.
+        seconds_saved: Time that the cache saved.
     """
 
     told: int = 0
@@ -46,7 +46,7 @@ class StudyTotals:
     seconds_saved: float = 0.0
 
     def count(self, trial: Trial, times: int = 1) -> None:
-        """Add a trial to the totals or, with `times=-1`, subtract it."""
+        """Add a trial to the totals or, with `times=-1`, subtract the trial."""
         self.told += times * trial.is_told
         self.failed += times * (trial.state == TrialState.FAILED)
         self.partial += times * (trial.state == TrialState.STOPPED)
@@ -63,9 +63,9 @@ class RunningTrial:
     """Progress of a running trial.
 
     Attributes:
-        seconds: Seconds since the start, excluding time spent waiting for other trials.
-        step: Name of the current step; empty if not known yet.
-        fold: Number of the current fold, from 0; None if not known yet.
+        seconds: Time since the trial started, without time spent waiting for other trials.
+        step: Name of the current step; empty if unknown.
+        fold: Number of the current fold, from 0; None if unknown.
     """
 
     number: int
@@ -82,9 +82,9 @@ class Progress:
 
     Attributes:
         trials_total: Maximum number of configurations; None if unbounded.
-        seconds: Study time, including earlier sessions.
-        seconds_total: Time budget; None if unbounded.
-        n_begun: Configurations started.
+        seconds: Study time so far, including earlier sessions.
+        seconds_total: Time budget of the study; None if unbounded.
+        n_begun: Number of configurations started.
         phase: Current phase of the method or of the study; empty if unknown.
     """
 
@@ -102,12 +102,12 @@ class Progress:
 
     @property
     def losses(self) -> LossWords:
-        """Wording of losses in the study's metric."""
+        """Texts for losses in the study's metric."""
         return LossWords(self.metric)
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the search ends, at the mean rate so far; None if unknown."""
+        """Estimated time until the search ends, at the mean rate so far; None if unknown."""
         bounds, n_ended = list[float](), self.n_begun - len(self.running)
         if self.seconds_total is not None:
             bounds.append(max(self.seconds_total - self.seconds, 0.0))
@@ -116,18 +116,18 @@ class Progress:
         return min(bounds, default=None)
 
     def part(self, trial: Trial | None) -> str:
-        """Return the fidelity of a trial as text; empty for a full evaluation."""
+        """Return the fidelity of a trial as text; an empty text for a full evaluation."""
         return "" if trial is None else self.whole.part(trial.query.to_json())
 
     def best_line(self) -> str:
-        """Return the best score, or why there is none, in one line."""
+        """Return the best score as a line of text, or the reason why no score exists."""
         if (best := self.incumbent) is not None and best.loss is not None:
             return f"best {self.losses.named(best.loss)}{bracketed(self.part(best))}"
         is_any_whole = self.totals.told > self.totals.failed + self.totals.partial
         return f"no trial {'meets the constraints' if is_any_whole else 'has run in full'} yet"
 
     def status_line(self) -> str:
-        """Return the progress in one line."""
+        """Return the progress as a line of text."""
         totals, left = self.totals, self.seconds_total and max(self.seconds_total - self.seconds, 0)
         counts = (self.n_begun, totals.told, totals.partial, totals.failed)
         parts = [
@@ -139,7 +139,7 @@ class Progress:
         return " · ".join(filter(None, parts))
 
     def trial_line(self, trial: Trial) -> str:
-        """Return the outcome of a trial in one short line, with its model."""
+        """Return the outcome and the model of a trial as a short line of text."""
         model = trial.query.configuration.path[-1] + bracketed(self.part(trial))
         if trial.failure is not None:
             return f"trial {trial.number:>3}  failed  {failure_text(trial.failure)}  {model}"
@@ -151,30 +151,30 @@ class Observer(Protocol):
     """Follows a study."""
 
     def note(self, text: str) -> None:
-        """Receive a note for the user."""
+        """Receive a note that is meant for the user."""
 
     def warn(self, text: str) -> None:
-        """Receive a warning, in any thread; the flow run's log already has the warning."""
+        """Receive a warning, in any thread, that is already in the flow run's log."""
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Receive an ended trial."""
 
     def tick(self, progress: Progress) -> None:
-        """Receive the progress; called about twice a second."""
+        """Receive the progress. This method is called about twice a second."""
 
 
 class LoggingObserver:
     """Observer that writes to the log of the flow run."""
 
     def note(self, text: str) -> None:
-        """Log one line."""
+        """Log a note as one line."""
         get_run_logger().info(masked(text))
 
     def warn(self, text: str) -> None:
         """Do nothing, because the log already has the warning."""
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Log one line per trial."""
+        """Log the outcome of a trial as one line."""
         line = f"{progress.trial_line(trial)} ({progress.best_line()})"
         log = get_run_logger()
         log.info(line) if trial.failure is None else log.warning(line)
@@ -188,7 +188,7 @@ _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 @contextmanager
 def observed_by(observer: Observer) -> Iterator[None]:
-    """Let an observer follow flows that the body calls."""
+    """Let an observer follow all flows that the `with` block calls."""
     token = _OBSERVER.set(observer)
     try:
         yield
@@ -197,5 +197,5 @@ def observed_by(observer: Observer) -> Iterator[None]:
 
 
 def current_observer() -> Observer:
-    """Return the current observer; by default the log of the flow run."""
+    """Return the current observer; by default, the observer that logs."""
     return _OBSERVER.get() or LoggingObserver()

@@ -1,4 +1,4 @@
-"""Optimizer, objective and trials of a study, rebuilt from the ledger."""
+"""The optimizer, objective and trials of a study, rebuilt from the ledger."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -35,7 +35,7 @@ def study_objective(
     epochs: int | None = None,
     earlier_seconds: tuple[PortableSeconds, ...] = (),
 ) -> Objective:
-    """Return the objective of a study, computed without test rows."""
+    """Return the objective of a study. The test rows have no influence."""
     n_classes, strata = len(dataset.classes), dataset.strata
     folds = [split.training(fold, strata) for fold in range(split.n_folds)]
     is_common = split.is_training & ~np.isin(strata, split.rare_classes(strata))
@@ -47,7 +47,7 @@ def study_objective(
         n_rows=min(len(rows) for rows in folds),
         n_held_out=min(len(split.held_out(fold)) for fold in range(split.n_folds)),
         n_classes=n_classes,
-        n_rarest=int(counts[counts > 0].min()),  # forward folds may lack new classes
+        n_rarest=int(counts[counts > 0].min()),  # training folds in time order may lack new classes
         n_folds=split.n_folds,
         n_columns=dataset.n_features,
         earlier_seconds=earlier_seconds,
@@ -57,7 +57,7 @@ def study_objective(
 
 
 class StudyTrials(dict[int, Trial]):
-    """Trials by number, in the order of proposals; updates take constant time."""
+    """Trials by number, in the order of their proposals. Updates take constant time."""
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
         self.totals = StudyTotals()
@@ -79,12 +79,12 @@ class StudyTrials(dict[int, Trial]):
 
     @property
     def waiting(self) -> list[Trial]:
-        """Waiting trials, by number."""
+        """Waiting trials, ordered by number."""
         return [self[number] for number in sorted(self._waiting)]
 
 
 def study_optimizer(store: ArtifactStore, plan: StudyPlan, space: Space) -> Optimizer:
-    """Return the optimizer of a study before its first event."""
+    """Return the optimizer of a study in its initial state, before any event."""
     problem = plan.problem
     objective = study_objective(
         problem.find_metric(),
@@ -105,9 +105,9 @@ def study_optimizer(store: ArtifactStore, plan: StudyPlan, space: Space) -> Opti
 
 
 def replayed(ledger: Ledger, study: str, optimizer: Optimizer) -> tuple[StudyTrials, list[float]]:
-    """Bring a new optimizer to its state at the end of the last session.
+    """Bring a new optimizer to the state at the end of the latest session.
 
-    Returns all trials in the order of proposals, and the seconds of each proposal. Raises
+    Returns all trials in the order of their proposals, and the time each proposal took. Raises
     `DatabaseDamaged` if documents in the ledger were changed or damaged.
     """
     space, ask_seconds = optimizer.space, list[float]()

@@ -1,4 +1,4 @@
-"""Held-out predictions and models of partial trials that a study keeps in the store.
+"""Retention of held-out predictions, and of the models of partial trials, in the store.
 
 Predictions that are no longer needed are deleted during the study. Models of partial trials are
 pinned, because their training may be resumed.
@@ -37,14 +37,15 @@ Rank = tuple[bool, bool, float, int]
 
 
 class Retention:
-    """Keeper of predictions of the best, latest and resumable trials, and of resumable models.
+    """Keeps predictions of the best, latest and resumable trials, and models of resumable trials.
 
     Args:
         store: Store of the study; this process must hold the study's lease.
         study: Name of the study.
-        violation: Function that returns a trial's violation of constraints, `<= 0` if all are met.
+        violation: Function that returns the violation of a trial's constraints, `<= 0` if all
+            constraints are met.
         model_step: Name of the step whose models are pinned; None if no trial may be resumed.
-        uses_all: Whether an ensemble may use any trials, not only the best.
+        uses_all: Whether an ensemble may use all trials rather than only the best.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Retention:
         self._n_told = 0
 
     def begin(self, trials: Iterable[Trial], incumbent: Trial | None) -> None:
-        """Take all trials so far, in order; delete predictions that former sessions left behind."""
+        """Register all trials so far, in order; delete predictions left by earlier sessions."""
         for trial in trials:
             self._take(trial)
         linked = self._records.used_by(self._study, PREDICTIONS)
@@ -78,7 +79,7 @@ class Retention:
             self._pins.set(models, self._owner, PIN_SECONDS)
 
     def tell(self, trial: Trial, incumbent: Trial | None) -> None:
-        """Take an ended trial and the incumbent; from time to time, delete unneeded predictions."""
+        """Register an ended trial and the incumbent; occasionally delete unneeded predictions."""
         released = [key for former in self._take(trial) for key in self._models(former)]
         models = self._models(trial) if trial.state == TrialState.STOPPED else []
         if models or released:
@@ -88,11 +89,11 @@ class Retention:
             self._drop(incumbent)
 
     def release(self) -> None:
-        """Release all pins."""
+        """Release all pins of the study."""
         self._pins.release(self._owner)
 
     def _take(self, trial: Trial) -> list[Trial]:
-        """Take a trial; return trials that will no longer be resumed."""
+        """Register a trial; return the trials that can no longer be resumed."""
         if trial.evaluation is None:
             return []
         self._known.update(trial.evaluation.predictions)

@@ -1,9 +1,9 @@
-"""A study open in this process: its optimizer, its trials and its lease.
+"""A study that is open in this process: its optimizer, its trials and its lease.
 
 Every event is in the ledger before it has consequences: a proposal before the trial starts, an
-outcome before the next proposal. Thus the next process that opens the study finds the exact state.
-This process also stores the output of trials, because workers on other machines may have no access
-to the store.
+outcome before the next proposal. The next process that opens the study therefore finds the exact
+state. The output of trials is stored by this process, because workers on other machines may have no
+access to the store.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -48,10 +48,10 @@ from prefect_tune.storage.records import Records
 
 
 def picks_single_trial(plan: StudyPlan, optimizer: Optimizer) -> bool:
-    """Return whether the final model is the single trial with the lowest loss.
+    """Return whether the final model is simply the trial with the lowest loss.
 
-    With constraints, `auto` means a single trial. If a method predicts losses, the method chooses
-    the trial.
+    If the study has constraints, the ensemble rule `auto` means a single trial. A method that
+    predicts losses chooses the trial itself.
     """
     best, declared = optimizer.history.incumbent, optimizer.method.ensemble
     if plan.options.ensemble is not None:
@@ -65,16 +65,18 @@ class StudyFailed(RuntimeError):  # noqa: N818 - the name states the event
 
 
 class Study:
-    """A study and its trials. Open one with `Study.opened`.
+    """A study and its trials. To open a study, use `Study.opened`.
 
-    Raises `BadInput` if the study does not exist, the space differs here, or libraries are missing.
+    Raises `BadInput` if the study does not exist, if this machine has another version of the space,
+    or if libraries are missing.
 
     Attributes:
         plan: Plan of this session, by default the plan in the ledger.
-        former_state: State before the study was opened; interrupted if the process was killed.
-        facts: Result so far, as in the ledger.
+        former_state: State of the study before it was opened; `interrupted` if its process was
+            killed.
+        facts: Result of the study so far, as stored in the ledger.
         seconds_before: Study time of earlier sessions.
-        choice_costs: Measured seconds of choosing an ensemble; None if not measured yet.
+        choice_costs: Measured time of choosing an ensemble; None if not measured yet.
     """
 
     def __init__(self, store: ArtifactStore, name: str, plan: StudyPlan | None = None) -> None:
@@ -108,7 +110,7 @@ class Study:
     def opened(
         cls, store: ArtifactStore, name: str, plan: StudyPlan | None = None
     ) -> Iterator["Study"]:
-        """Open a study, unless another process runs it; requeue trials that were left running."""
+        """Open a study, unless another process runs the study; requeue trials left running."""
         with locked_study(store, name):
             study = cls(store, name, plan)
             study.requeue_running()
@@ -122,7 +124,7 @@ class Study:
 
     @property
     def incumbent(self) -> Trial | None:
-        """The current choice of the method, or of the re-evaluation of finalists."""
+        """The trial chosen by the method or, later, by the re-evaluation of finalists."""
         best, finalists = self.optimizer.incumbent, self.facts.finalists
         is_rechecked = best is not None and finalists and finalists[0].trial == best.number
         if is_rechecked and picks_single_trial(self.plan, self.optimizer):
@@ -130,24 +132,24 @@ class Study:
         return best
 
     def seconds(self) -> float:
-        """Return the study time, including this session."""
+        """Return the study time so far, including the present session."""
         return self._clock.seconds()
 
     def seconds_left(self) -> float:
-        """Return the remaining time of the budget; infinite without a time budget."""
+        """Return the time left in the budget; infinity if the study has no time budget."""
         seconds = self.plan.options.budget
         return inf if seconds is None else seconds - self.seconds()
 
     def next_waiting(self, numbers: Collection[int] | None = None) -> Trial | None:
-        """Return the first waiting trial, if given only among these numbers."""
+        """Return the first waiting trial, restricted to `numbers` if given."""
         waiting = (t for t in self.trials.waiting if numbers is None or t.number in numbers)
         return next(waiting, None)
 
     def ask(self, budget: Budget) -> Trial:
-        """Ask the method for a new trial, on one thread, because the cores belong to the trials.
+        """Ask the method for a new trial. The method uses one thread, to leave cores to the trials.
 
-        Raises `NotYet` if the method waits for outcomes first, and `SpaceExhausted` if the method
-        has nothing left to propose.
+        Raises `NotYet` if the method must first wait for outcomes, and `SpaceExhausted` if the
+        method has nothing left to propose.
         """
         started = perf_counter()
         with one_thread():
@@ -165,16 +167,16 @@ class Study:
         return trial
 
     def set_trial(self, trial: Trial) -> Trial:
-        """Record a trial that was started or requeued, which the method need not know."""
+        """Record that a trial was started or requeued, without telling the method."""
         self.ledger.set_trial(self.name, trial.to_json())
         self.trials.keep(trial)
         return trial
 
     def requeue_running(self) -> None:
-        """Requeue all running trials; no worker may be running a trial.
+        """Requeue all running trials. Call this method only when no worker is running a trial.
 
-        The ledger decides which trials are running, because an interrupt may have come before this
-        process recorded a start.
+        The running trials are read from the ledger, because an interrupt may have come before this
+        process noted a start in memory.
         """
         space = self.problem.find_space()
         for document in self.ledger.trials(self.name, TrialState.RUNNING):
@@ -182,7 +184,7 @@ class Study:
 
     def tell(self, trial: Trial, task_run_id: str = "", printed: Printed = NOTHING) -> None:
         """Record the outcome, task run and output of a trial, and tell the optimizer."""
-        self.optimizer.tell(trial)  # first: the ledger must not have rejected outcomes
+        self.optimizer.tell(trial)  # first, so that the ledger gets no rejected outcome
         output_bytes = keep_output(self.store.records, self.name, trial, printed)
         self.trials.keep(trial)
         facts = self._with_leaders(self.facts)
@@ -210,7 +212,7 @@ class Study:
         self.ledger.append(self.name, event.kind, event_document(event), trial.to_json())
 
     def set_plan(self, plan: StudyPlan, notes: Iterable[object] = ()) -> None:
-        """Record plan and package versions of this session, and the notes of the first one."""
+        """Record the plan and package versions of this session, and notes of the first session."""
         self.plan = plan
         self.ledger.update_study(self.name, settings=plan.to_json())
         algorithms = algorithms_of(self.optimizer.space)
@@ -220,7 +222,7 @@ class Study:
 
     def record(self, facts: StudyFacts) -> None:
         """Record the result of the study so far, with the current best trials."""
-        self.facts = facts  # the best trials depend on the finalists
+        self.facts = facts  # the best trials depend on these finalists
         self.facts = self._with_leaders(facts)
         self.ledger.update_study(self.name, result=self.facts.to_json())
 
@@ -229,12 +231,12 @@ class Study:
         self.ledger.update_study(self.name, state=state)
 
     def timed(self, since: float | None = None) -> AbstractContextManager[None]:
-        """Count the time of the body, or since `since` (by `time.monotonic`), as study time."""
+        """Count the `with` block, or the time since `since` (`time.monotonic`), as study time."""
         return self._clock.running(since)
 
     @contextmanager
     def searching(self) -> Iterator[None]:
-        """Pin the incumbent's step results and resumable models during the body."""
+        """Pin the incumbent's step results, and resumable models, during the `with` block."""
         optimizer, rule = self.optimizer, self.plan.options.ensemble
         kind = rule.kind if rule else optimizer.method.ensemble
         self._pin_incumbent()
@@ -254,7 +256,7 @@ class Study:
             self.store.index.pins.release(study_lease(self.name))
 
     def _with_leaders(self, facts: StudyFacts) -> StudyFacts:
-        """Return facts with the incumbent or, without one, the trial nearest to the constraints."""
+        """Return facts with the incumbent or, if none, the trial closest to the constraints."""
         best = self.incumbent
         nearest = self.optimizer.history.nearest_infeasible if best is None else None
         return replace(
@@ -276,7 +278,7 @@ _MOST_BYTES = 2_000_000
 
 
 def keep_output(records: Records, study: str, trial: Trial, printed: Printed) -> int:
-    """Store the output of a trial's last attempt; return the size in bytes."""
+    """Store the output of a trial's latest attempt; return its size in bytes."""
     record, text = output_record(study, trial.number), _text(printed)
     if text:
         size = len(json.dumps(text))
@@ -290,7 +292,7 @@ def keep_output(records: Records, study: str, trial: Trial, printed: Printed) ->
 
 
 def last_lines(printed: Printed) -> str:
-    """Return the last non-empty lines of an output, each truncated."""
+    """Return the last non-empty lines of printed output, each line truncated."""
     lines = [line.rstrip() for line in re.split(r"[\r\n]+", _text(printed)[-100_000:])]
     end = "\n".join([line for line in lines if line][-_MOST_LINES:])
     return f"…{end[-_MOST_CHARACTERS:]}" if len(end) > _MOST_CHARACTERS else end
