@@ -1,4 +1,4 @@
-"""Results of a study, for use in other programs.
+"""Results of a study for use in other programs.
 
 - `loaded_study`: access to all results from Python
 - `trial_table`: a table with one row per trial

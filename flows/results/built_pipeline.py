@@ -1,4 +1,4 @@
-"""The unfitted pipeline of a trial, the code of this pipeline, and the trial's stored output."""
+"""The unfitted pipeline of a trial, the pipeline's code, and the trial's stored output."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from prefect_tune.tasks.problem import StudyContext
 
 @dataclass(frozen=True, slots=True)
 class TrialOutput:
-    """Output of the last attempt of a trial.
+    """Output that the latest attempt of a trial printed.
 
     Attributes:
-        is_cut: Whether the beginning was truncated.
-        missing: Reason why there is no output; empty if there is some.
+        is_cut: Whether the beginning of the output was truncated.
+        missing: Reason why no output is stored; empty if there is output.
     """
 
     study: str
@@ -31,7 +31,7 @@ class TrialOutput:
 
 
 def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
-    """Return the output of a trial; raise `UnknownName`, `BadInput` or `RecordDamaged`."""
+    """Return a trial's output. May raise `UnknownName`, `BadInput` or `RecordDamaged`."""
     opened = open_study(store, study)
     opened.trial(number)  # raises if missing
     moments = opened.moments(number).get(number)
@@ -46,10 +46,11 @@ def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
 
 
 def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeline:
-    """Return the pipeline of a trial, as in the final model or else as in the first fold.
+    """Return the pipeline of a trial, configured as in the final model or in the first fold.
 
-    Raises `UnknownName` or `BadInput` if the study or trial does not exist, the space differs here,
-    or a library is missing, and `StoreLost` if the study's data is lost.
+    The first fold is used if the trial is not in the final model. Raises `UnknownName` or
+    `BadInput` if the study or trial does not exist, this machine has another version of the space,
+    or a library is missing. Raises `StoreLost` if the study's data is lost.
     """
     opened = open_study(store, study)
     plan, trial, space = opened.plan, opened.trial(number), opened.space()
@@ -83,7 +84,7 @@ def pipeline_code(
 ) -> str:
     """Return Python code that builds the pipeline of a trial and fits it to `X` and `y`.
 
-    If earlier steps have to be rerun, `note` is called with a message. Raises the errors of
+    If earlier steps must be rerun, `note` is called with a message. Raises the errors of
     `built_pipeline`, and `BadInput` if an estimator has a value that cannot be written as code.
     """
     opened = open_study(store, study)

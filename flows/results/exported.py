@@ -1,4 +1,4 @@
-"""Exports the final model of a study as a pickle or in skops' format."""
+"""Exports the final model of a study as a pickle or a skops file."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -33,18 +33,19 @@ _MOST_ROWS = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """A final model as a file.
+    """A final model that was exported as a file.
 
     Attributes:
-        about: Trials, weights, data and test loss, as stored with the model.
-        packages: Versions of the distributions needed to read and use the model, by name.
-        own_classes: Classes of prefect-tune or of the user.
-        carries_code: Whether the file includes code of these classes, for this version of Python.
+        about: Description stored with the model: trials, weights, data and test loss.
+        packages: Versions of the packages needed to load and use the model, by name.
+        own_classes: Classes in the model that belong to prefect-tune or the user.
+        carries_code: Whether the file includes the code of `own_classes`, for this version of
+            Python.
         predicts_events: Whether the model takes patient events, which only prefect-tune can read.
-        trusted: Types the reader must trust to load the skops file.
-        rows_checked: Rows on which the reloaded model gave the same predictions.
+        trusted: Types that the reader must trust to load the skops file.
+        rows_checked: Number of rows on which the reloaded model gave the same predictions.
         reads_rows: Whether the model takes table rows without preparation.
-        record: Record of the model, if the model is the copy of a champion.
+        record: Record id of the model, if the model is the copy of a champion.
     """
 
     study: str
@@ -64,21 +65,21 @@ class Exported:
 
     @property
     def weights(self) -> dict[int, float]:
-        """Weight of each trial in the model, by number."""
+        """Weight of each trial in the model, by trial number."""
         return {member["trial"]: member["weight"] for member in self.about["members"]}
 
     @property
     def test_loss(self) -> float | None:
-        """Loss on the test rows; None without test rows, or if the loss is undefined."""
+        """Loss on the test rows; None if there are no test rows or the loss is undefined."""
         return self.about["test_loss"]
 
     @property
     def test_undefined(self) -> str | None:
-        """Reason why the loss on the test rows is undefined; empty if it is defined."""
+        """Reason why the loss on the test rows is undefined; empty if the loss is defined."""
         return self.about["test_loss_undefined"]
 
     def loading_code(self, file: str) -> list[str]:
-        """Return the lines of code that load the model from a file."""
+        """Return the lines of Python code that load the model from a file."""
         if self.format == "skops":
             trusted = [f"    {json.dumps(kind)}," for kind in self.trusted]
             load = f"model = skops.io.load({json.dumps(file)}, trusted=trusted)"
@@ -99,10 +100,11 @@ class Exported:
 def exported_model(
     store: ArtifactStore, study: str, *, of_matrix: bool = False, record: str | None = None
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the final model of a study as `export` writes the model, and its description.
+    """Return the final model of a study, in the form that `export` writes, and its description.
 
-    `record` is as in `final_model`. Raises `UnknownName` if the study does not exist, `BadInput` if
-    the study has no model, and `RecordDamaged` if the model's record is damaged.
+    `record` has the meaning described in `final_model`. Raises `UnknownName` if the study does not
+    exist, `BadInput` if the study has no model, and `RecordDamaged` if the model's record is
+    damaged.
     """
     model, about = final_model(store, study, record)
     dataset = load_dataset(store, about["dataset"])
@@ -118,11 +120,12 @@ def export(
     of_matrix: bool = False,
     record: str | None = None,
 ) -> Exported:
-    """Export a study's final model as `pickle` or `skops`, and check it by reloading.
+    """Export a study's final model as `pickle` or `skops`, and check the reloaded model.
 
-    If `of_matrix` is true, the model is exported without the first step, which reads table rows,
-    and takes the output of that step. Raises the errors of `exported_model`, `BadInput` if skops
-    does not support the model, and `RuntimeError` if the reloaded model predicts differently.
+    If `of_matrix` is true, the model is exported without the first step, which reads table rows;
+    the exported model then takes the output of the first step. Raises the errors of
+    `exported_model`, `BadInput` if skops does not support the model, and `RuntimeError` if the
+    reloaded model predicts differently.
     """
     model, about = final_model(store, study, record)
     problem = open_study(store, study).plan.problem

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadedStudy:
-    """Read-only access to a study in a store; created by `load_study`.
+    """Read-only access to a study in a store, created by `load_study`.
 
-    Each access reads the store again, so a running study can be followed. `view` has further
-    properties.
+    Each access reads the store again, so that you can follow a running study. Further properties of
+    the study are in `view`.
     """
 
     name: str
@@ -41,20 +41,20 @@ class LoadedStudy:
 
     @property
     def best_trial(self) -> int:
-        """Number of the best trial, see `trial`.
+        """Number of the best trial, an argument for `trial`.
 
-        Raises `ValueError` if no trial is complete yet, or none meets the constraints.
+        Raises `ValueError` if no trial is complete yet, or if no trial meets the constraints.
         """
         return self._best.trial
 
     @property
     def best_value(self) -> float:
-        """Lowest loss; raises `ValueError` if there is no best trial yet."""
+        """Loss of the best trial. Raises `ValueError` if there is no best trial yet."""
         return self._best.loss
 
     @property
     def best_params(self) -> dict[str, Any]:
-        """Algorithms and hyperparameters of the best trial, as in `PipelineSearch`.
+        """Algorithms and hyperparameters of the best trial, named as in `PipelineSearch`.
 
         Raises `ValueError` if there is no best trial yet.
         """
@@ -69,16 +69,20 @@ class LoadedStudy:
             return read_study(store, self.name)
 
     def trial(self, number: int) -> dict[str, Any]:
-        """Return `prefect-tune show STUDY --trial NUMBER --json`; may raise `BadInput`."""
+        """Return a trial with its explanation, as `show STUDY --trial NUMBER --json` prints it.
+
+        Raises `BadInput` if the trial does not exist.
+        """
         from prefect_tune.flows.reading.opened_study import explained_trial  # noqa: PLC0415 - heavy
 
         with self._opened() as store:
             return explained_trial(store, self.name, number).to_json()
 
     def pipeline(self, number: int) -> "Pipeline":
-        """Return the unfitted pipeline of a trial, see `built_pipeline`.
+        """Return the pipeline of a trial, unfitted.
 
-        Raises `BadInput` if the trial does not exist, or if the space differs here.
+        Raises `BadInput` if the trial does not exist, or if this machine has another version of the
+        space.
         """
         from prefect_tune.flows.results.built_pipeline import built_pipeline  # noqa: PLC0415 - heavy
 
@@ -86,13 +90,13 @@ class LoadedStudy:
             return built_pipeline(store, self.name, number).pipeline
 
     def trials_dataframe(self) -> "pd.DataFrame":
-        """Return the trials, one row each, with the columns of Optuna's studies.
+        """Return a table with one row per trial and the columns of Optuna's `trials_dataframe`.
 
-        The columns are `number`, `value` (the loss), `datetime_start` and `datetime_complete` (UTC)
-        of the last attempt, `duration` (of that attempt, without waiting), `params_<step>`,
+        The columns are `number`, `value` (the loss), `datetime_start`, `datetime_complete` (UTC)
+        and `duration` (without waiting) of the latest attempt, `params_<step>`,
         `params_<step>__<hyperparameter>`, `user_attrs_...` (fold losses, measured quantities,
-        seconds with and without the cache, hits, failures), `system_attrs_...`, and `state` in
-        Optuna's terms: a partial evaluation is PRUNED.
+        seconds with and without the cache, hits, failures), `system_attrs_...`, and `state`. States
+        have Optuna's names: a partial trial is PRUNED.
         """
         from prefect_tune.flows.results.trial_table import trial_table  # noqa: PLC0415 - heavy
 
@@ -106,8 +110,8 @@ class LoadedStudy:
             optuna.importance.get_param_importances(study, params=["fit model", "rescale"])
             optuna.visualization.plot_optimization_history(study)
 
-        Its parameters are the steps and `step/algorithm/hyperparameter`. Raises `BadInput` if the
-        space differs here.
+        The parameters are named `step` and `step/algorithm/hyperparameter`. Raises `BadInput` if
+        this machine has another version of the space.
         """
         from prefect_tune.flows.results.optuna_study import optuna_study  # noqa: PLC0415 - heavy
 
@@ -115,11 +119,11 @@ class LoadedStudy:
             return optuna_study(store, self.name)
 
     def model(self, *, matrix: bool = False) -> Any:
-        """Return the final model: the estimator that `prefect-tune export` writes.
+        """Return the final model, the estimator that `prefect-tune export` writes.
 
-        If `matrix` is true, the model has no step that reads rows, as with `export --matrix`.
-        Raises `BadInput` if there is no model yet, and `RecordDamaged` if the model's record is
-        damaged.
+        If `matrix` is true, the model has no step that reads table rows, as with `export --matrix`.
+        Raises `BadInput` if the study has no model yet, and `RecordDamaged` if the model's record
+        is damaged.
         """
         from prefect_tune.flows.results.exported import exported_model  # noqa: PLC0415 - heavy
 
@@ -142,14 +146,15 @@ class LoadedStudy:
 def load_study(
     name: str, store: str | PathLike[str] | None = None, database: str | None = None
 ) -> LoadedStudy:
-    """Return read-only access to a study: its trials as a table, its best values, its model.
+    """Return read-only access to a study: table of trials, best values, and final model.
 
     Raises `BadInput` if the store does not exist, and `UnknownName` if the study does not exist.
 
     Args:
         name: Name of the study.
-        store: URL of the store, or `block:NAME`; by default this machine's store.
-        database: URL of the store's database, if the database is not in the store.
+        store: URL of the store, or `block:NAME` for a Prefect block; by default, the store of this
+            machine.
+        database: URL of the database, if the database is not inside the store.
     """
     study = LoadedStudy(name, existing_store(store, database))
     study.plan  # noqa: B018 - raises if the study does not exist
@@ -160,11 +165,12 @@ def load_study(
 def load_champion(
     series: str, store: str | PathLike[str] | None = None, database: str | None = None
 ) -> LoadedStudy:
-    """Return the study of a series' champion; `model()` returns the champion.
+    """Return read-only access to a series' champion: `model()` returns the champion's model.
 
-    If the study was resumed after the promotion and has another model now, `model()` still returns
-    the promoted model. Raises `BadInput` if the store does not exist or the series has no champion,
-    and `UnknownName` if the series does not exist. `store` and `database` are as in `load_study`.
+    All other results are results of the champion's study. If the study was resumed after the
+    promotion and now has another model, `model()` still returns the promoted model. Raises
+    `BadInput` if the store does not exist or the series has no champion, and `UnknownName` if the
+    series does not exist. `store` and `database` are the arguments of `load_study`.
     """
     address = existing_store(store, database)
     with closing(ArtifactStore(address, is_read=True)) as opened:

@@ -1,7 +1,7 @@
 """Model card of an exported model: Markdown with a header for Hugging Face and skops.
 
-This module collects the facts; the template `model_card.md.j2` has the wording and escapes all
-values. Import this module only for writing a card.
+This module collects the facts. The template `model_card.md.j2` contains the text and escapes all
+values. The module is slow to import, so import it only to write a card.
 """
 
 import re
@@ -57,12 +57,12 @@ _UNWRITTEN = (
 
 @dataclass(frozen=True, slots=True)
 class QualityOnTest:
-    """Quality of the predictions on the test rows.
+    """Quality of the model's predictions on the test rows.
 
     Attributes:
-        wrong: Wrong predictions in percent.
-        auroc: 1 - area under the ROC curve; None without scores of two classes.
-        classes: Rows, recall and precision of each class, in percent.
+        wrong: Share of wrong predictions in percent.
+        auroc: 1 - area under the ROC curve; None unless there are two classes with scores.
+        classes: Table with the rows, recall and precision of each class, in percent.
     """
 
     wrong: LossInterval | None = None
@@ -72,14 +72,14 @@ class QualityOnTest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardFacts:
-    """Facts for a model card.
+    """Facts that a model card contains.
 
     Attributes:
         n_training: Number of rows used for training in cross-validation.
-        members: Trials of the model.
-        balanced: Numbers of the members that were trained with balanced class weights.
-        versions: Versions of the packages used in the search, by name; empty if unknown.
-        fewest: Least number of rows that have a value which is named.
+        members: Trials that are members of the model.
+        balanced: Numbers of the trials that were trained with balanced class weights.
+        versions: Versions of the packages that the search used, by name; empty if unknown.
+        fewest: Minimum number of rows that must share a value for the card to show the value.
     """
 
     plan: StudyPlan
@@ -96,7 +96,7 @@ class CardFacts:
 
     @property
     def columns(self) -> pd.DataFrame:
-        """Name, kind, share of missing values and values of each column; empty for events."""
+        """Table of columns: name, kind, share of missing values, and values; empty for events."""
         X, reader = self.dataset.X, self.dataset.row_reader
         if not isinstance(X, pd.DataFrame) or reader is None:
             return pd.DataFrame()
@@ -109,7 +109,7 @@ _KINDS = {"category": "category (string)", "duration": "duration (seconds)", "te
 
 
 def card_facts(store: ArtifactStore, exported: Exported, *, rare_values: bool = False) -> CardFacts:
-    """Return the facts of an exported model; `RecordDamaged` if the study's data is lost."""
+    """Return facts of an exported model; raise `RecordDamaged` if the study's data is lost."""
     study = open_study(store, exported.study)
     problem = study.plan.problem
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
@@ -136,7 +136,7 @@ def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan)
     y, positive = data.y[rows], plan.problem.find_metric().positive
     try:
         predictions = predicted(model, data, rows)
-    except Exception:  # in this case the test loss is undefined, too
+    except Exception:  # the test loss is then also undefined
         return QualityOnTest()
     auroc, n = None, {"n_classes": len(data.classes), "seed": plan.seed}
     if len(data.classes) == 2 and predictions.score is not None:
@@ -147,7 +147,7 @@ def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan)
 
 
 def model_card(facts: CardFacts, file: str, use: str = "") -> str:
-    """Return the model card of a file; `use` is the section on intended use, if people wrote it."""
+    """Return the card of a model file; `use` is a person's section on intended use, if any."""
     command = shlex.join(map(masked, run_command(facts.plan, facts.exported.study)))
     text = files("prefect_tune.flows.results").joinpath("model_card.md.j2").read_text("utf-8")
     return _ENVIRONMENT.from_string(text).render(
@@ -187,9 +187,9 @@ def _header(facts: CardFacts, file: str) -> str:
 
 
 def written_use(path: Path) -> str:
-    """Return the section on intended use of the existing card, if people wrote it.
+    """Return the section on intended use from an existing card, if a person wrote the section.
 
-    Raises `BadInput` if the file is not a card.
+    Raises `BadInput` if the file is not a model card.
     """
     if not path.exists():
         return ""
@@ -203,7 +203,7 @@ def written_use(path: Path) -> str:
 
 
 def _codes(values: Collection[object], n_shown: int | None = None) -> Markup:
-    """Return values as code; the last ones are only counted if there are more than `n_shown`."""
+    """Return values as inline code. Values after the first `n_shown` are only counted."""
     more = len(values) - (n_shown or len(values))
     shown = ", ".join(map(code, islice(values, n_shown)))
     listed = f"{shown} and {more} more" if more > 0 else shown

@@ -1,8 +1,8 @@
-"""A study as an in-memory Optuna study, for Optuna's plots, importances and samplers.
+"""Conversion of a study to an in-memory Optuna study, for Optuna's plots and samplers.
 
-The parameters are the steps, with algorithms as values, and hyperparameters, named
-`step/algorithm/hyperparameter`, because equally named hyperparameters of two algorithms can differ
-in range or meaning.
+Each step is a parameter whose values are algorithms. Each hyperparameter is named
+`step/algorithm/hyperparameter`, because hyperparameters of two algorithms can have the same name
+but different ranges or meanings.
 """
 
 from datetime import datetime
@@ -29,11 +29,11 @@ from prefect_tune.storage.artifacts import ArtifactStore
 
 
 def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
-    """Return a study with its trials as an in-memory Optuna study that minimizes the loss.
+    """Return an in-memory Optuna study that has the same trials and minimizes the loss.
 
-    Learning curves become intermediate values. Times are in local time, as in Optuna, and are those
-    of the last attempt. Raises `UnknownName` if the study does not exist, and `BadInput` if the
-    space differs here.
+    Learning curves become intermediate values. As usual in Optuna, times are in local time; they
+    refer to the latest attempt. Raises `UnknownName` if the study does not exist, and `BadInput` if
+    this machine has another version of the space.
     """
     opened = open_study(store, study)
     every, distributions = opened.moments(), distributions_of(opened.space())
@@ -65,7 +65,7 @@ def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
 
 
 def distributions_of(space: Space) -> dict[str, BaseDistribution]:
-    """Return the distribution of each parameter in a space, by name."""
+    """Return the Optuna distribution of each parameter in a space, by name."""
     found: dict[str, BaseDistribution] = {}
     for step in space.searched:
         found[step.name] = CategoricalDistribution([a.id for a in step.algorithms])

@@ -1,4 +1,4 @@
-"""The final model of a study, and predictions with it."""
+"""The final model of a study, and predictions with the model."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -32,9 +32,9 @@ _LOGGER = logging.getLogger(__name__)
 def final_model(
     store: ArtifactStore, study: str, record: str | None = None
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the final model of a study and its description, with trials and test loss.
+    """Return the final model of a study, and a description with trials and test loss.
 
-    `record` is the record of a champion's copy; None for the study's own model. Raises
+    `record` is the record id of a champion's model, or None for the study's current model. Raises
     `UnknownName` if the study does not exist, `BadInput` if the study has no model or a package is
     missing, and `RecordDamaged` if the record is damaged.
     """
@@ -61,7 +61,7 @@ def final_model(
     is_current = record == own or (
         store.records.exists(own)
         and store.records.parts(own)["model"].digest == store.records.parts(record)["model"].digest
-    )  # the study's own model is still the same
+    )  # the study still has the same model
     facts = opened.facts.model if is_current else ModelFacts()
     tested = {"test_loss": facts.test_loss, "test_loss_undefined": facts.test_loss_undefined}
     return parts["model"], {**about, **tested}
@@ -79,21 +79,21 @@ def predict(
 ) -> pd.DataFrame:
     """Return predictions for new rows: `prediction`, and `probability_<class>` if available.
 
-    The result has one row per row of the data, in the same order. Columns `ids` of a table come
-    first; for events, these are patient and prediction time. For rows without any event, the
-    prediction is the most frequent class of the training rows with the class frequencies or, for
+    The result has one row for each row of the data, in the same order. The first columns are the
+    `ids` of a table or, for events, patient and prediction time. A row without any event gets the
+    most frequent class of the training rows, with the class frequencies as probabilities, or, for
     regression, the mean. Raises `UnknownName` or `BadInput` if the study has no model or the data
-    cannot be used, and `InvalidPredictions` if a prediction is neither one of the classes nor a
-    finite number.
+    cannot be used, and `InvalidPredictions` if a prediction is neither a known class nor a finite
+    number.
 
     Args:
         store: Store of the study.
         study: Name of the study.
         data: File or folder with the new rows.
-        labels: Patients and prediction times, for events.
+        labels: File with patients and prediction times; for events only.
         skip_bad_rows: Whether to skip table rows with unreadable cells instead of raising an error.
-        record: Record of a champion's copy; None for the study's own model.
-        ids: Columns of a table that identify its rows.
+        record: Record id of a champion's model; None for the study's current model.
+        ids: Columns that identify the rows of a table.
     """
     model, about = final_model(store, study, record)
     dataset = load_dataset(store, about["dataset"])
@@ -171,7 +171,7 @@ def is_balanced(document: Mapping[str, Any], space: Space) -> bool:
 def balanced_weight(
     store: ArtifactStore, study: str, plan: StudyPlan, about: Mapping[str, Any]
 ) -> float:
-    """Return the total weight of the members that were trained with balanced class weights."""
+    """Return the total weight of the members trained with balanced class weights."""
     weights = {member["trial"]: float(member["weight"]) for member in about["members"]}
     space = plan.problem.find_space()
     trial = open_study(store, study).trial

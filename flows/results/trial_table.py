@@ -20,13 +20,12 @@ _ORDER = (
 
 
 def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
-    """Return the trials of a study by number, one row each, with Optuna's columns.
+    """Return a table with one row per trial, ordered by number, and the columns of Optuna.
 
-    Columns are `number`, `value` (the loss), `datetime_start` and `datetime_complete` (UTC) of the
-    last attempt, `duration` (of that attempt, without waiting), `params_<step>` (the algorithm),
-    `params_<step>__<hyperparameter>`, further properties as `user_attrs_...` and
-    `system_attrs_...`, and `state` in Optuna's terms. Raises `UnknownName` if the study does not
-    exist.
+    The columns are `number`, `value` (the loss), `datetime_start`, `datetime_complete` (UTC) and
+    `duration` (without waiting) of the latest attempt, `params_<step>` (the algorithm),
+    `params_<step>__<hyperparameter>`, `user_attrs_...` and `system_attrs_...` (further properties),
+    and `state` (Optuna's name of the state). Raises `UnknownName` if the study does not exist.
     """
     opened = open_study(store, study)
     with documents_of(study):
@@ -36,7 +35,7 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
 def table_of(
     trials: Sequence[TrialView], plan: StudyPlan, moments: Mapping[int, Moments]
 ) -> pd.DataFrame:
-    """Return the table of the given trials, by number.
+    """Return the table of the given trials, ordered by number.
 
     `user_attrs_configuration` is the number of the first trial of the same configuration.
     """
@@ -51,7 +50,7 @@ def table_of(
             columns[name][position] = value
     steps = list(trials[0].configuration) if trials else []
 
-    def rank(name: str) -> tuple[int, int]:  # in the order of the steps
+    def rank(name: str) -> tuple[int, int]:  # follows the order of the steps
         place = next(place for place, start in enumerate(_ORDER) if name.startswith(start))
         step = name.removeprefix("params_").partition("__")[0]
         is_step = name.startswith("params_") and step in steps
@@ -64,9 +63,9 @@ def table_of(
 def attributes_of(
     trial: TrialView, plan: StudyPlan, moments: Moments | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return further properties of a trial: user attributes and system attributes.
+    """Return further properties of a trial, as user attributes and system attributes.
 
-    Constraints are in Optuna's form: a constraint with a value of at most 0 is met.
+    Constraints have Optuna's form: a constraint is met if its value is at most 0.
     """
     found, failure = trial.document["evaluation"] or {}, trial.failure
     has_ended = bool(found) or failure is not None
@@ -100,7 +99,7 @@ def attributes_of(
 
 
 def writable(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of trials for files: columns with values of several types become strings."""
+    """Convert columns with values of several types to strings, so that a file can store them."""
     made = table.copy()
     for name in table:
         is_object = table[name].dtype == object
@@ -127,7 +126,7 @@ def _row(trial: TrialView, plan: StudyPlan, moments: Moments | None) -> dict[str
 
 
 def optuna_state(trial: TrialView) -> str:
-    """Return Optuna's name of a trial's state; a partial trial is PRUNED."""
+    """Return Optuna's name of a trial's state. A partial trial is PRUNED."""
     if trial.is_partial:
         return "PRUNED"
     return "FAIL" if trial.state == TrialState.FAILED else trial.state.upper()

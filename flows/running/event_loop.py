@@ -1,4 +1,4 @@
-"""Flows that can be called inside a running event loop, such as a notebook's."""
+"""Flows that can be called inside a running event loop, as in a notebook."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,17 +26,17 @@ class LoopSafeFlow(Flow[P, Result]):
 
         @errors_for_caller()
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            """Call the flow; errors name Python parameters instead of options."""
+            """Call the flow. Errors name Python parameters instead of command-line options."""
             kwargs = {name: plain(value) for name, value in kwargs.items()}
             return apart_from_loop(partial(super().__call__, *map(plain, args), **kwargs))
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Validate parameters; paths become strings, and web addresses lose their signatures."""
+        """Validate parameters. Paths become strings, and web addresses lose their signatures."""
         return super().validate_parameters({n: plain(v) for n, v in parameters.items()})
 
 
 def plain(value: Any) -> Any:
-    """Return a parameter as Prefect may store it: paths as strings, addresses without signature."""
+    """Return a parameter that Prefect may store: a path as string, a URL without its signature."""
     value = fspath(value) if isinstance(value, PathLike) else value
     return without_signature(value) if isinstance(value, str) else value
 
@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
 def loop_safe_flow(
     name: str,
 ) -> Callable[[Callable[P, Result]], LoopSafeFlow[P, Result]]:
-    """Return a decorator that turns a function into a flow callable inside an event loop."""
+    """Return a decorator that makes a function a flow that works inside an event loop."""
 
     def made(function: Callable[P, Result]) -> LoopSafeFlow[P, Result]:
         return LoopSafeFlow(function, name=name, persist_result=False, log_prints=False, retries=0)
@@ -53,9 +53,9 @@ def loop_safe_flow(
 
 
 def apart_from_loop(work: Callable[[], Result]) -> Result:
-    """Do work in this thread or, if this thread runs an event loop, in a new thread.
+    """Call `work` in this thread or, if this thread runs an event loop, in a new thread.
 
-    If this thread is interrupted, the study in the other thread ends the next time it waits for
+    If this thread is interrupted, the study in the new thread ends as soon as the study waits for
     workers, usually within half a second.
     """
     try:

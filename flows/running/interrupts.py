@@ -1,8 +1,8 @@
-"""Signals that end a command: Ctrl-C, `kill`, a closed terminal.
+"""Signals that end a command: Ctrl-C, `kill`, or a closed terminal.
 
-The first signal ends the study and everything that was started for it; the study can be resumed.
-Another signal, at least a second later, ends the process and its children at once. If a study runs
-in a thread of its own, as in a notebook, it calls `check_interrupted` wherever it waits.
+The first signal ends the study and all processes that the study has started. The study can be
+resumed. Another signal, at least a second later, ends the process and its children at once. A study
+in a separate thread, as in a notebook, calls `check_interrupted` whenever the study waits.
 """
 
 import os
@@ -33,14 +33,14 @@ INTERRUPTED: ContextVar[Event | None] = ContextVar("interrupted", default=None)
 
 
 def check_interrupted() -> None:
-    """Raise `KeyboardInterrupt` if the thread waiting for this study was interrupted."""
+    """Raise `KeyboardInterrupt` if the thread that waits for the study was interrupted."""
     interrupted = INTERRUPTED.get()
     if interrupted is not None and interrupted.is_set():
         raise KeyboardInterrupt
 
 
 class EndedBySignal(KeyboardInterrupt):
-    """A signal ended the command; running trials are requeued."""
+    """A signal has ended the command. Running trials are requeued."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -48,7 +48,7 @@ class EndedBySignal(KeyboardInterrupt):
 
 
 class _Handler:
-    """Signal handler: the first signal raises `EndedBySignal`, a later one ends the process."""
+    """Signal handler. The first signal raises `EndedBySignal`; a later one ends the process."""
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say, self._since = say, 0.0
@@ -73,14 +73,14 @@ class _Handler:
             self._end_at_once(number)
 
     def take(self) -> dict[int, object]:
-        """Handle the signals from now on; return the previous handlers."""
+        """Install the handler for all signals; return the previous handlers."""
         ignored = {
             s for s in ENDING_SIGNALS[1:] if signal.getsignal(s) is signal.SIG_IGN
         }  # ignored, for example by `nohup`
         return {s: signal.signal(s, self) for s in ENDING_SIGNALS if s not in ignored}
 
     def raise_again(self, ignored: "sys.UnraisableHookArgs") -> None:
-        """Raise an error again that Python ignored because a finalizer raised it."""
+        """Raise an error again that Python ignored because the error came from a finalizer."""
         error = ignored.exc_value
         if not isinstance(error, EndedBySignal):
             sys.__unraisablehook__(ignored)
@@ -89,7 +89,7 @@ class _Handler:
         Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), error.exit_code - 128)).start()
 
     def _end_at_once(self, number: int) -> None:
-        """End this process and all its children, except servers that other processes may use."""
+        """End this process and its children, except for servers that other processes may use."""
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.Error, OSError):
                 if os.getsid(child.pid) == os.getsid(0):
@@ -110,7 +110,7 @@ _CURRENT: list[_Handler] = []
 
 @contextmanager
 def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
-    """At a signal, call `say` and raise `EndedBySignal` in the body; main thread only."""
+    """In the main thread, call `say` and raise `EndedBySignal` if a signal arrives."""
     handler = _Handler(say)
     former, former_hook = handler.take(), sys.unraisablehook
     sys.unraisablehook = handler.raise_again
@@ -125,7 +125,7 @@ def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
 
 
 def retake_interrupts() -> None:
-    """Install the handler again inside a flow run, where Prefect has replaced it."""
+    """Install the handler again inside a flow run, because Prefect has replaced the handler."""
     if _CURRENT and current_thread() is main_thread():
         _CURRENT[-1].take()
 

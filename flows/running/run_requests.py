@@ -1,8 +1,8 @@
-"""Requests to a running study that people make in Prefect, by changing the flow run's state.
+"""Requests that people make in Prefect by changing the state of a running study's flow run.
 
-If the flow run is suspended or paused, the study ends and can be resumed, which starts the flow run
-again. If the flow run is cancelled, the study ends. Runs of deployments are cancelled by a signal
-from their runner or worker, so the study does nothing in that case.
+If the flow run is suspended or paused, the study ends and can be resumed in Prefect, which starts
+the flow run again. If the flow run is cancelled, the study ends. A flow run of a deployment is
+cancelled by a signal from its runner or worker, so the study need not react to the cancellation.
 """
 
 import logging
@@ -28,7 +28,7 @@ _MOVED_ON = frozenset({StateType.SCHEDULED, StateType.PENDING, StateType.CANCELL
 
 
 class RunRequests:
-    """State of a flow run when the server last answered; without an answer, the study goes on."""
+    """Latest known state of a flow run. If the server does not answer, the study goes on."""
 
     def __init__(self) -> None:
         self._state: State[Any] | None = None
@@ -39,7 +39,7 @@ class RunRequests:
     @classmethod
     @contextmanager
     def watched(cls, flow_run_id: UUID) -> Iterator[Self]:
-        """Follow the state of a flow run in the background during the body."""
+        """Follow the state of a flow run in the background during the `with` block."""
         requests = cls()
         if get_current_settings().api.url is None:
             yield requests
@@ -53,17 +53,17 @@ class RunRequests:
             yield requests
         finally:
             requests._left.set()
-            thread.join(_LEAVE_SECONDS)  # does not wait for a server that does not answer
+            thread.join(_LEAVE_SECONDS)  # do not wait for an unresponsive server
 
     @property
     def may_ask(self) -> bool:
-        """Whether the search may start trials."""
+        """Whether the search may start further trials."""
         return not (self.is_suspended or self.is_ended)
 
     def obey(self) -> None:
         """Raise `Pause` if the run was suspended, or `Abort` if it was cancelled or ended.
 
-        Call this only when no trial is running.
+        Call this method only when no trial is running.
         """
         if self.may_ask:
             return
@@ -84,7 +84,7 @@ class RunRequests:
         raise Abort("the flow run was ended in Prefect")
 
     def note(self, run: FlowRun) -> None:
-        """Update the requests from the server's state of a flow run."""
+        """Derive requests from the state of the flow run on the server."""
         state = run.state
         if state is None:
             return

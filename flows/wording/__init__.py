@@ -1,4 +1,4 @@
-"""Wording of everything that people read.
+"""Texts that people read.
 
-- `text`: wording of losses, counts, fidelities, durations and failures
+- `text`: texts for losses, counts, fidelities, durations and failures
 """

@@ -1,7 +1,8 @@
-"""Wording of everything shown of a study: losses, fidelities, failures, counts, durations.
+"""Texts for the properties of a study: losses, fidelities, failures, counts and durations.
 
-Terminal, log, Prefect's pages, report and model card share this wording. Names and failure messages
-come from users: passwords are masked and terminal control characters escaped. Cheap to import.
+Terminal, log, Prefect's pages, report and model card share these texts. In names and failure
+messages, which come from users, passwords are masked and terminal control characters are escaped.
+The module is cheap to import.
 """
 
 import re
@@ -47,7 +48,7 @@ def parse_bytes(text: str, option: str) -> int:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration as text, in at most two units.
+    """Return a duration as text with at most two units.
 
     >>> format_seconds(5400), format_seconds(75), format_seconds(0.25)
     ('1h30m', '1m15s', '0.2s')
@@ -63,7 +64,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_bytes(size_bytes: float) -> str:
-    """Return a size as text, with its unit.
+    """Return a size in bytes as text with a unit.
 
     >>> format_bytes(1_536_000), format_bytes(12)
     ('1.5MB', '12B')
@@ -76,30 +77,30 @@ def format_bytes(size_bytes: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The full evaluation of a configuration, to which fidelities are compared.
+    """Full evaluation of a configuration, against which fidelities are described.
 
     Attributes:
-        folds: Folds; None without cross-validation.
-        epochs: Epochs of a full training; None if models are fitted at once.
+        folds: Number of folds; None without cross-validation.
+        epochs: Number of epochs of full training; None if models are not trained in epochs.
     """
 
     folds: int | None
     epochs: int | None
 
     def part(self, query: Mapping[str, Any]) -> str:
-        """Return the fidelity of a query, given as JSON values; empty if full."""
+        """Return the fidelity of a query (JSON values) as text; empty for a full evaluation."""
         return fidelity_text(query, self.folds, self.epochs)
 
 
 def bracketed(text: str) -> str:
-    """Return a text in brackets after a space; empty for an empty text."""
+    """Return a space and the text in parentheses; empty if the text is empty."""
     return f" ({text})" if text else ""
 
 
 def counts_text(
     n_begun: int, n_trials: int, n_partial: int, n_failed: int, *, limit: int | None = None
 ) -> str:
-    """Return the number of configurations, with a limit, and of their ended trials by outcome.
+    """Return the number of configurations, with a limit if given, and of trials by outcome.
 
     >>> counts_text(20, 23, 19, 0)
     '20 configurations in 23 trials: 4 complete, 19 partial, 0 failed'
@@ -113,12 +114,12 @@ def counts_text(
 
 
 def saved_text(seconds: float) -> str:
-    """Return the seconds saved by the cache; 0.0s if loading took longer than computing."""
+    """Return the time saved by the cache as text; 0.0s if loading took longer than computing."""
     return format_seconds(max(seconds, 0.0))
 
 
 def failure_text(failure: Failure) -> str:
-    """Return step, fold and message of a failure."""
+    """Return the step, fold and message of a failure as text."""
     if not failure.step:
         return failure.message
     fold = "" if failure.fold is None else f", fold {failure.fold}"
@@ -134,7 +135,7 @@ _LONGEST_TRACEBACK = 20_000
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Trials that failed for the same reason; step and message are those of the first trial."""
+    """Trials that failed for the same reason, with step and message of the first trial."""
 
     kind: FailureKind
     step: str | None
@@ -145,12 +146,12 @@ class FailureGroup:
 
     @property
     def text(self) -> str:
-        """Step and message."""
+        """Step and message of the failure as text."""
         return f"{self.step}: {self.message}" if self.step else self.message
 
 
 class FailureGroups:
-    """Failures by kind, step and message; numbers in messages are ignored."""
+    """Failures grouped by kind, step and message. Numbers in messages are ignored."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[FailureKind, str | None, str], FailureGroup] = {}
@@ -159,7 +160,7 @@ class FailureGroups:
         return sum(len(group.trials) for group in self._groups.values())
 
     def add(self, number: int, failure: Failure | None) -> None:
-        """Add the outcome of a trial."""
+        """Add the failure of a trial, if the trial failed."""
         if failure is None:
             return
         message = masked(failure.message)
@@ -173,7 +174,7 @@ class FailureGroups:
         self._groups[key].seconds += failure.cost_seconds
 
     def found(self) -> list[FailureGroup]:
-        """Return the groups, largest first."""
+        """Return the groups of failures, the largest group first."""
         return sorted(self._groups.values(), key=lambda group: -len(group.trials))
 
 
@@ -183,7 +184,7 @@ _HARMLESS = {"\n", "\t", "\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}", "
 
 
 def printable(text: str) -> str:
-    """Return a text with masked passwords and visible control characters."""
+    """Return a text with passwords masked and control characters made visible."""
     return "".join(
         character.encode("unicode_escape").decode()
         if character not in _HARMLESS and unicodedata.category(character) in _STEERING
@@ -197,7 +198,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 
 
 def escaped(text: object) -> str:
-    r"""Return a text on one line that Markdown shows literally.
+    r"""Return a text on one line, escaped so that Markdown shows it literally.
 
     >>> escaped("a|b <i>"), escaped("total_cost")
     ('a\\|b \\<i\\>', 'total\\_cost')
@@ -206,7 +207,7 @@ def escaped(text: object) -> str:
 
 
 def code(text: object) -> str:
-    r"""Return a text as inline code, or escaped if it contains a backtick or a bar.
+    r"""Return a text as inline code or, if it contains a backtick or bar, escaped.
 
     >>> code("C=0.5"), code("a|b")
     ('`C=0.5`', 'a\\|b')
@@ -216,7 +217,7 @@ def code(text: object) -> str:
 
 
 def block(lines: Iterable[str], language: str) -> list[str]:
-    """Return lines as a code block whose fence is longer than any backticks in them.
+    """Return lines as a code block with a fence longer than any run of backticks in the lines.
 
     >>> block(["ls"], "sh")
     ['```sh', 'ls', '```']

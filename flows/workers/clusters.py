@@ -1,10 +1,10 @@
-"""The Dask cluster of a flow: in the flow's process, in worker processes, or the user's own.
+"""The Dask cluster of a flow: in the flow's process, in worker processes, or the user's cluster.
 
-Threads of a worker only wait for sandboxes, so a few slots need neither a process of their own nor
-a port. For more slots, worker processes with four threads each are started. Because a Dask
-scheduler runs any code that it receives, all traffic between processes uses TLS, with a temporary
-key that exists only in the memory of these processes. Dask's HTTP servers (dashboard, metrics,
-tasks with their arguments) require no key and are therefore off.
+Worker threads only wait for sandboxes, so a few slots fit into the flow's process, without any
+port. For more slots, worker processes with four threads each are started. Because a Dask scheduler
+runs any code that it receives, all traffic between processes uses TLS, with a temporary key that
+exists only in the memory of these processes. Dask's HTTP servers (dashboard, metrics, tasks with
+their arguments) require no key and are therefore switched off.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,10 +57,10 @@ _SETTING = Lock()
 def started_pool(
     context: StudyContext, n_workers: int | None, scheduler: str | None
 ) -> Iterator[WorkerPool]:
-    """Yield a pool of running workers: those of a given scheduler, otherwise local workers.
+    """Yield a pool of running workers, either of a given scheduler or on this machine.
 
-    By default, the pool has one slot per core or, with a scheduler, one per thread of its workers.
-    Raises `BadInput` if the scheduler cannot be reached or a worker cannot be used, and `NoWorkers`
+    By default, the pool has one slot per core or, with a scheduler, one slot per worker thread.
+    Raises `BadInput` if the scheduler cannot be reached or a worker is unsuitable, and `NoWorkers`
     if no local worker could be started.
     """
     if scheduler:
@@ -96,7 +96,7 @@ def started_pool(
 
 @contextmanager
 def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses | None]]:
-    """Start a cluster on this machine; yield the cluster, and its worker processes or None.
+    """Start a cluster on this machine; yield the cluster, and its worker processes if any.
 
     Raises `BadInput` if the folder for temporary files cannot be created.
     """

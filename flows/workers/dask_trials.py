@@ -1,6 +1,6 @@
-"""Trials on Dask workers: submits trials, collects outcomes, and stops trials if necessary.
+"""Trials on Dask workers: submits trials, collects outcomes, and stops trials when necessary.
 
-If the worker of a trial is gone, the trial is returned without an outcome.
+If the worker of a trial has died, the trial is returned without an outcome.
 """
 
 from collections import deque
@@ -39,14 +39,14 @@ _CHECK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A task other than a trial; `what` is the subject in error messages."""
+    """A task other than a trial. `what` names the job in error messages."""
 
     task: Any
     parameters: Mapping[str, Any]
     what: str = ""
 
     def named(self, message: str) -> str:
-        """Return a message about this job."""
+        """Return an error message that names the job."""
         return f"{self.what}: {message}" if self.what else message
 
 
@@ -71,8 +71,8 @@ class Ended:
     """A trial that is no longer running.
 
     Attributes:
-        outcome: Outcome from the worker; None if the worker died.
-        seconds: Seconds since the start of the trial.
+        outcome: Outcome of the trial; None if its worker died.
+        seconds: Time since the trial was started.
     """
 
     trial: Trial
@@ -89,7 +89,7 @@ class _Run:
 
 
 class _Steps:
-    """Current steps of a flow run's trials, by task run, and warnings of its workers."""
+    """Current step of each running trial, by task run, and warnings of workers."""
 
     def __init__(self, flow_run_id: UUID) -> None:
         self._flow_run = str(flow_run_id)
@@ -101,7 +101,7 @@ class _Steps:
         try:
             yield
         finally:
-            with suppress(Exception):  # the cluster may be gone
+            with suppress(Exception):  # the cluster may have ended
                 client.unsubscribe_topic(TOPIC)
 
     async def _receive(self, event: tuple[float, Mapping[str, Any]]) -> None:
@@ -119,8 +119,8 @@ class DaskTrials:
     """Running trials, at most one per slot. Create an instance with `DaskTrials.started`.
 
     Args:
-        cores: Number of cores that concurrent tasks share evenly; 0 for one thread per task, as on
-            external workers.
+        cores: Number of cores that concurrent tasks share evenly; 0 for one thread per task, which
+            external workers use.
     """
 
     def __init__(
@@ -148,10 +148,10 @@ class DaskTrials:
         n_sharing: int = 1,
         scheduler: str | None = None,
     ) -> Iterator["DaskTrials"]:
-        """Start workers for trials, see `started_pool`; at the end, stop running trials.
+        """Start workers for trials by `started_pool`. After the `with` block, stop running trials.
 
         The cores of this machine are shared evenly by `n_sharing` studies. Raises `BadInput` if the
-        scheduler cannot be reached or a worker cannot be used.
+        scheduler cannot be reached or a worker is unsuitable.
         """
         steps = _Steps(flow_run_id)
         with (
@@ -164,12 +164,12 @@ class DaskTrials:
             finally:
                 trials.cut()
                 if scheduler or n_sharing == 1:  # otherwise other studies use the same sandboxes
-                    with suppress(Exception):  # a worker has left in the meantime
+                    with suppress(Exception):  # a worker may have left
                         pool.client.run(end_sandboxes, on_error="ignore")
 
     @property
     def n_slots(self) -> int:
-        """Number of trials that can run at once."""
+        """Number of trials that can run at the same time."""
         return self._pool.n_slots
 
     @property
@@ -202,11 +202,11 @@ class DaskTrials:
         *,
         pilot_seconds: float | None = None,
     ) -> None:
-        """Start a trial in a free slot.
+        """Start a trial in a free slot of the workers.
 
         `report` selects the steps that become task runs. If `limit_seconds` is None, the study's
-        limit applies. If `pilot_seconds` is given, the trial starts only if a pilot predicts at
-        most this duration.
+        time limit applies. If `pilot_seconds` is given, the trial is only run if a pilot predicts
+        at most this duration.
         """
         parameters = {
             "number": trial.number,
@@ -224,11 +224,11 @@ class DaskTrials:
         return self._pool.workers.refuse(worker)
 
     def collect(self, timeout_seconds: float) -> list[Ended]:
-        """Return trials that have ended, waiting at most `timeout_seconds` for the first."""
+        """Return trials that have ended, after waiting at most `timeout_seconds` for the first."""
         return [self._end(ended) for ended in self._running.collect(timeout_seconds)]
 
     def cut(self) -> list[Trial]:
-        """Stop all running trials, which takes a moment."""
+        """Stop all running trials, which may take a moment; return the trials."""
         return [run.trial for run in self._running.cut()]
 
     def run(
@@ -239,7 +239,7 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> Any:
-        """Run a task that is not a trial, see `run_all`."""
+        """Run a single task that is not a trial, in the same way as `run_all`."""
         job = Job(task, parameters)
         (result,) = self.run_all([job], limit_seconds=limit_seconds, check=check)
         return result
@@ -251,13 +251,13 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> list[Any]:
-        """Run tasks that are not trials, one per slot; return their results in order.
+        """Run tasks that are not trials, one task per slot; return their results in order.
 
         No trial may be running, because the tasks share all cores. If the worker of a job dies, the
-        job is repeated once. The first failure ends all other jobs; so does an error raised by
-        `check`, which is called repeatedly. Raises `NoWorkers` if no worker comes back,
-        `RuntimeError` if a job's worker dies in each attempt, `TimeoutError` or `MemoryError` if a
-        job exceeds a limit, and errors of jobs or `check`.
+        job is repeated once. `check` is called repeatedly. The first error of a job or of `check`
+        ends all jobs and is raised. Raises `NoWorkers` if no worker comes back, `RuntimeError` if
+        the worker of a job dies in each attempt, and `TimeoutError` or `MemoryError` if a job
+        exceeds a limit.
         """
         n_at_once = min(len(jobs), self._pool.n_slots)
         tasks: RunningTasks[int] = RunningTasks(self._pool)

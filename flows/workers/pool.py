@@ -1,8 +1,8 @@
-"""The Dask workers that may run tasks of a study, and the tasks that run on them.
+"""The Dask workers that may run tasks of a study, and the tasks that run on these workers.
 
-Each task is bound to one worker; otherwise Dask would restart the task of a dead worker on other
-workers, up to three times. If the worker of a task is gone, the task is returned, and the caller
-decides.
+Each task is bound to one worker, to keep Dask from restarting the task of a dead worker on other
+workers, up to three times. If the worker of a task has died, the task is returned to the caller,
+who may submit it again.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from prefect_tune.tasks.trial.evaluate import INDEX_MACHINE, worker_environment
 
 
 async def environment_of_sandbox(context: StudyContext) -> Mapping[str, Any]:
-    """Return the environment of a sandbox of this worker; runs concurrently with tasks."""
+    """Return the environment of a sandbox on this worker, while other tasks may be running."""
     return await asyncio.to_thread(_environment, context)
 
 
@@ -48,16 +48,16 @@ def _environment(context: StudyContext) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCheck:
-    """Check whether workers can run a study's trials and have the same environment as the flow."""
+    """Checks that workers can run a study's trials and have the same environment as the flow."""
 
     scheduler: str
     context: StudyContext
     ours: Mapping[str, Any]
 
     def __call__(self, client: distributed.Client, addresses: list[str] | None = None) -> list[str]:
-        """Check workers, by default all; return the addresses of workers that answered.
+        """Check workers, by default all workers; return the addresses of workers that answered.
 
-        Raises `BadInput` if a worker cannot be used.
+        Raises `BadInput` if a worker is unsuitable.
         """
         answers = client.run(
             environment_of_sandbox, self.context, workers=addresses, on_error="return"
@@ -104,12 +104,14 @@ class NoWorkers(StoreLost):
 
 @dataclass
 class Workers:
-    """The usable workers: addresses and numbers of threads.
+    """The usable workers, with their addresses and numbers of threads.
 
     Args:
-        check: Check that each worker must pass before its first task; None to use all workers.
+        check: Check that each worker must pass before its first task; None to use workers
+            unchecked.
         note: Function that receives notes for the user.
-        processes: Worker processes started by this flow, which are restarted if they end; or None.
+        processes: Worker processes that this flow has started and restarts if they end; None if the
+            flow started none.
     """
 
     client: distributed.Client
@@ -130,7 +132,7 @@ class Workers:
     _alone_since: float | None = None
 
     def check_all(self) -> None:
-        """Check the workers that are present; raise `BadInput` if one cannot be used."""
+        """Check all present workers; raise `BadInput` if a worker is unsuitable."""
         assert self.check is not None  # noqa: S101 - only external workers are checked
         checked = self._checking.submit(self.check, self.client)
         try:
@@ -143,7 +145,7 @@ class Workers:
         self.threads = {a: n for a, n in self._threads_here().items() if a in there}
 
     def wait_for_all(self, n_slots: int) -> None:
-        """Wait for local workers, longest for the first; may raise `NoWorkers`."""
+        """Wait until local workers are ready, longest for the first. May raise `NoWorkers`."""
         until = monotonic() + _LOCAL_WAIT_SECONDS / 5
         self.update(at_once=True)
         while sum(self.threads.values()) < n_slots and not (self.threads and monotonic() > until):
@@ -174,7 +176,7 @@ class Workers:
                 self._unfit[address] = (monotonic(), "")
             else:
                 self.threads = {**self.threads, **dict.fromkeys(there, 1)}  # corrected below
-                if there:  # otherwise the worker has left again
+                if there:  # empty if the worker has left again
                     total = counted(len(self.threads), "worker")
                     self.note(f"worker {address} joined; {total} in total")
         here = self._threads_here()
@@ -213,13 +215,13 @@ class Workers:
         return len(self.threads)
 
     def close(self) -> None:
-        """Stop checking workers."""
+        """Stop checking workers that join later."""
         self._checking.shutdown(wait=False, cancel_futures=True)
 
     def _threads_here(self) -> dict[str, int]:
         if self.client.status == "closed":
             raise NoWorkers("the Dask scheduler no longer answers; rerun the command to resume")
-        with suppress(OSError):  # the scheduler may be unreachable for a moment
+        with suppress(OSError):  # the scheduler may be briefly unreachable
             # not `scheduler_info`, which may answer without any workers
             self._threads = dict(self.client.nthreads())
         self.present = frozenset(self._threads)
@@ -227,7 +229,7 @@ class Workers:
 
 
 class WorkerPool:
-    """Slots for tasks: one per thread of the workers, at most `max_slots`."""
+    """Slots for tasks: one slot per worker thread, at most `max_slots`."""
 
     def __init__(self, runner: LeanDaskTaskRunner, max_slots: int | None, workers: Workers) -> None:
         self._runner, self._max_slots, self.workers = runner, max_slots, workers
@@ -236,20 +238,20 @@ class WorkerPool:
 
     @property
     def client(self) -> distributed.Client:
-        """Client of the scheduler."""
+        """Dask client that is connected to the scheduler."""
         return self._runner.client
 
     @property
     def n_slots(self) -> int:
-        """Number of tasks that can run at once."""
+        """Number of tasks that can run at the same time."""
         n_threads = sum(self.workers.threads.values())
         return n_threads if self._max_slots is None else min(self._max_slots, n_threads)
 
     def submit(self, task: Any, parameters: Mapping[str, Any]) -> PrefectDaskFuture[Any]:
-        """Submit a run of a Prefect task to the least busy worker; may raise `NoWorkers`."""
+        """Submit a run of a Prefect task to the least busy worker. May raise `NoWorkers`."""
         while True:
             self.workers.update()
-            busy = self.client.processing()  # of all workers that are present now
+            busy = self.client.processing()  # for all workers that are present now
             if threads := {a: n for a, n in self.workers.threads.items() if a in busy}:
                 break
             check_interrupted()
@@ -269,12 +271,12 @@ class WorkerPool:
         return self._placed[future.wrapped_future.key]
 
     def release(self, future: PrefectDaskFuture[Any]) -> None:
-        """Forget an ended task; otherwise Dask might compute the task again."""
+        """Forget an ended task, to keep Dask from computing the task again."""
         self._placed.pop(future.wrapped_future.key, None)
         future.wrapped_future.release()
 
     def cancel_stranded(self, future: PrefectDaskFuture[Any]) -> None:
-        """Cancel a task whose worker is gone; otherwise Dask would wait for the worker forever."""
+        """Cancel a task whose worker has died, to keep Dask from waiting for the worker forever."""
         self.workers.update()
         if self.address_of(future) not in self.workers.present:
             future.wrapped_future.cancel(force=True)
@@ -285,7 +287,7 @@ Subject = TypeVar("Subject")
 
 @dataclass(frozen=True, slots=True)
 class SubmittedTask(Generic[Subject]):
-    """A running task."""
+    """A task that was submitted to a worker."""
 
     subject: Subject
     future: PrefectDaskFuture[Any]
@@ -298,8 +300,8 @@ class EndedTask(Generic[Subject]):
     """A task that has ended.
 
     Attributes:
-        state: Final state of the task run; None if the task was not run to its end.
-        fault: Reason why the worker could not run the task; empty if the worker is gone.
+        state: Final state of the task run; None if the task did not finish.
+        fault: Reason why the worker could not run the task; empty if the worker has died.
     """
 
     task: SubmittedTask[Subject]
@@ -308,7 +310,7 @@ class EndedTask(Generic[Subject]):
 
 
 class RunningTasks(Generic[Subject]):
-    """Tasks of a flow run that were submitted to workers but not collected yet."""
+    """Tasks of a flow run that were submitted to workers and not yet collected."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
@@ -322,17 +324,17 @@ class RunningTasks(Generic[Subject]):
         return iter(self._tasks.values())
 
     def submit(self, subject: Subject, task: Any, parameters: Mapping[str, Any]) -> None:
-        """Submit a task on behalf of a subject, such as a trial."""
+        """Submit a task for `subject`, such as a trial."""
         future = self._pool.submit(task, parameters)
         worker = self._pool.address_of(future)
         self._tasks[future.task_run_id] = SubmittedTask(subject, future, worker, monotonic())
         future.wrapped_future.add_done_callback(lambda _: self._done.put(future.task_run_id))
 
     def collect(self, timeout_seconds: float) -> Iterator[EndedTask[Subject]]:
-        """Yield ended tasks; wait at most `timeout_seconds` for the first.
+        """Yield ended tasks, after waiting at most `timeout_seconds` for the first task.
 
-        Tasks whose worker is gone are cancelled and yielded, too. Raises `NoWorkers` if no worker
-        has been usable for a long time.
+        Tasks whose worker has died are cancelled and yielded as well. Raises `NoWorkers` if no
+        worker has been usable for a long time.
         """
         check_interrupted()
         for task in self._tasks.values():
@@ -349,7 +351,7 @@ class RunningTasks(Generic[Subject]):
                 yield self._end(self._tasks.pop(task_run_id))
 
     def cut(self) -> list[Subject]:
-        """Cancel all running tasks; workers end them after a moment."""
+        """Cancel all running tasks, which end on their workers a moment later."""
         cut = list(self._tasks.values())
         self._tasks.clear()
         if cut:
@@ -368,11 +370,11 @@ class RunningTasks(Generic[Subject]):
                 except TimeoutError:
                     if future.status == "error":  # raised by the task
                         raise
-                    self._pool.cancel_stranded(task.future)  # the worker may be gone, too
+                    self._pool.cancel_stranded(task.future)  # the worker may also have died
         except (KilledWorker, CancelledError):
-            self._pool.workers.update(at_once=True)  # the worker's slots are gone
+            self._pool.workers.update(at_once=True)  # drops the slots of the dead worker
             return EndedTask(task)
-        except Exception as error:  # Prefect or Dask could not start the task there
+        except Exception as error:  # Prefect or Dask could not start the task
             return EndedTask(task, fault=f"{type(error).__name__}: {error}")
         finally:
             self._pool.release(task.future)

@@ -1,13 +1,13 @@
-"""Pacing of reports to Prefect's server: which task runs to report, when to wait, which to close.
+"""Pacing of reports to Prefect's server: selects task runs to report, waits, and closes runs.
 
-The server keeps events in queues of fixed length and silently drops events if a queue is full: task
-runs are then lost, or stay Running forever. Therefore a study counts the task runs that it has
-reported, asks the server how many are recorded, and keeps the difference far below the length of
-the queues.
+The server keeps events in queues of fixed length. If a queue is full, the server silently drops
+events, so that task runs are lost or stay Running forever. Therefore a study counts the task runs
+that it has reported, asks the server for the number of recorded task runs, and keeps the difference
+far below the length of the queues.
 
-Prefect does not notice if a worker or a flow is killed, so the runs of killed processes would stay
-Running forever; they are closed here. Because a study does not depend on what Prefect shows, errors
-are only logged.
+Prefect does not notice that a worker or a flow was killed, so the runs of killed processes would
+stay Running forever. This module closes the runs of killed processes. Because a study does not
+depend on Prefect's display, errors are only logged.
 """
 
 import logging
@@ -36,13 +36,13 @@ _REPORTS: tuple[Report, ...] = ("steps", "misses", "trial")
 
 
 class OutageNote:
-    """Reporter of an unreachable server, once per study."""
+    """Reports an unreachable server, only once per study."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer, self._is_reported = observer, False
 
     def say(self, error: Exception) -> None:
-        """Report the outage, unless it was already reported."""
+        """Report an outage of the server, unless already reported."""
         if not self._is_reported:
             self._is_reported = True
             text = f"the Prefect server does not answer ({error}); the study continues"
@@ -50,7 +50,7 @@ class OutageNote:
 
 
 class ServerPace:
-    """Decision on which task runs to report to the server, and when to let the server catch up."""
+    """Decides which task runs to report to the server, and when the server must catch up."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class ServerPace:
 
     @property
     def report(self) -> Report:
-        """Kind of task runs that the next trial reports."""
+        """Task runs that the next trial reports to the server."""
         return _REPORTS[self._level] if self._task_runs == "auto" else self._task_runs
 
     def may_submit(self, n_reported: int) -> bool:
-        """Return whether the server can take another trial; with `auto`, adapt the reports."""
+        """Return whether the server can take another trial; with `auto`, report more or less."""
         is_behind = self._lag > _LAG_ALLOWED
         if is_behind or n_reported - self._counted_at >= _COUNT_EVERY:
             self._lag = self._missing(n_reported)
@@ -89,7 +89,7 @@ class ServerPace:
         return self._lag <= _LAG_ALLOWED
 
     def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 15.0) -> int:
-        """Wait until all task runs are recorded, or the server stalls; return the rest."""
+        """Wait until all task runs are recorded or the server stalls; return the number missing."""
         missing, since = self._missing(n_reported), monotonic()
         while missing > 0 and monotonic() - since < timeout_seconds:
             sleep(0.2)
@@ -99,10 +99,10 @@ class ServerPace:
         return max(missing, 0)
 
     def _missing(self, n_reported: int) -> int:
-        """Return the number of task runs that were reported but not recorded; 0 if unknown."""
+        """Return the number of task runs that were reported but not yet recorded; 0 if unknown."""
         try:
             return n_reported - self._count_recorded()
-        except Exception as error:  # a study does not depend on what Prefect shows
+        except Exception as error:  # a study does not depend on Prefect's display
             self._outage.say(error)
             return 0
 
@@ -117,7 +117,7 @@ def _task_runs(
     flow_run_id: UUID,
     states: Sequence[str],
 ) -> Any:
-    """Return the number of a flow run's task runs in the given states, or the first runs."""
+    """Count or list a flow run's task runs in the given states. A list has only the first runs."""
     of_run = {
         "flow_runs": {"id": {"any_": [str(flow_run_id)]}},
         "task_runs": {"state": {"type": {"any_": states}}},
@@ -126,7 +126,7 @@ def _task_runs(
 
 
 def close_open_runs(flow_run_id: UUID, state: State[Any]) -> int:
-    """Set a final state for all open task runs of a flow run; return their number."""
+    """Set a final state for all open task runs of a flow run; return the number of task runs."""
     closed = set[str]()
     try:
         with get_client(sync_client=True) as client:
@@ -143,9 +143,9 @@ def close_open_runs(flow_run_id: UUID, state: State[Any]) -> int:
 
 
 def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:
-    """Close the flow run of an earlier session, and its open task runs, in Prefect.
+    """Close the flow run of an earlier session and its open task runs in Prefect.
 
-    If Prefect retries a flow run, both ids are equal, and only task runs are closed.
+    If Prefect retries a flow run, both flow run ids are equal, and only task runs are closed.
     """
     if former is None:
         return
@@ -165,7 +165,7 @@ def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:
 def finish_task_runs(
     pace: ServerPace, flow_run_id: UUID, n_task_runs: int, observer: Observer
 ) -> None:
-    """Wait until Prefect has recorded the task runs of a flow run, then close open ones."""
+    """Wait until Prefect has recorded all task runs of a flow run, then close open task runs."""
     missing = pace.wait_until_recorded(n_task_runs)
     if missing:
         observer.note(f"the Prefect server has not recorded {missing} task runs")

@@ -1,9 +1,9 @@
-"""Worker processes on this machine, for more slots than the flow's process can serve.
+"""Worker processes on this machine, which provide more slots than the flow's process can serve.
 
 A worker process reads its instructions from standard input, which stays open as long as the flow
-runs. When the input is closed, the worker ends, whatever its threads are doing. `multiprocessing`
-is not used, because it would import the user's main module in each worker, and thereby rerun a
-script without a main guard.
+runs. When standard input is closed, the worker ends at once, even if its threads are busy.
+`multiprocessing` is not used, because it would import the user's main module in each worker and
+thereby rerun any script without a main guard.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from prefect_tune.tasks.sandbox.zygote import import_path
 _THREADS = 4
 _QUIET: Mapping[str, str] = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # otherwise prints each event of an outage
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # or each event of an outage is printed
 }
 _END_SECONDS = 5.0
 _PAUSE_SECONDS = 5.0
@@ -36,7 +36,7 @@ _PAUSE_SECONDS = 5.0
 
 class _WithoutHttp:
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Do not start a server."""
+        """Do nothing, so that no HTTP server is started."""
 
 
 class ClosedScheduler(_WithoutHttp, Scheduler):
@@ -48,7 +48,7 @@ class ClosedWorker(_WithoutHttp, Worker):
 
 
 class WorkerProcesses:
-    """Worker processes with four threads each; `restart` replaces killed processes."""
+    """Worker processes with four threads each. `restart` replaces killed processes."""
 
     def __init__(
         self, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any], n_slots: int
@@ -63,7 +63,7 @@ class WorkerProcesses:
         self.restart()
 
     def restart(self) -> None:
-        """Start all processes that are not running."""
+        """Start all worker processes that are not running."""
         for i, process in enumerate(self._processes):
             is_gone = process is None or process.poll() is not None
             if is_gone and monotonic() - self._started[i] >= _PAUSE_SECONDS:
@@ -73,7 +73,7 @@ class WorkerProcesses:
                 self._processes[i] = _start({**self._spec, "options": self._options[i]})
 
     def close(self) -> None:
-        """End all processes, and wait until they have ended."""
+        """End all worker processes, and wait until all have ended."""
         started = [process for process in self._processes if process is not None]
         for process in started:
             _close_input(process)
@@ -114,7 +114,7 @@ def _start(spec: Mapping[str, Any]) -> "subprocess.Popen[bytes] | None":
 
 
 def main() -> None:
-    """Run a worker process: read instructions from standard input, end when it is closed."""
+    """Run a worker process: read instructions from standard input until the input is closed."""
     spec = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_input, daemon=True).start()
     asyncio.run(_work(**spec))
