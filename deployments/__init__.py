@@ -1,11 +1,11 @@
-"""How and where prefect-tune runs.
+"""Everything around the flows: command line, reports, estimator, server and packaging.
 
 - `cli`: the command line `prefect-tune`
 - `views`: output of the commands
 - `report`: reports as HTML files
-- `estimator`: the search as a scikit-learn estimator
+- `estimator`: the scikit-learn estimator
 - `server`: the private Prefect server, shared by runs
-- `serve`: serving of the deployments in `prefect.yaml`
+- `serve`: a process that serves the deployments in `prefect.yaml`
 - `package`: the names that `import prefect_tune` loads
 - `docs`: the documentation, which is not part of the package
 """

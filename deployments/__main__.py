@@ -1,4 +1,4 @@
-"""`python -m prefect_tune.deployments` is the command line."""
+"""Entry point of the command line: `python -m prefect_tune.deployments`."""
 
 from prefect_tune.deployments.cli.command import main
 

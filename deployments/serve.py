@@ -1,6 +1,6 @@
-"""Serves the deployments of `prefect.yaml` from one process, without a work pool.
+"""Serves the deployments in `prefect.yaml` from a single process, without a work pool.
 
-After a restart, each schedule is active or paused, as it was set in Prefect.
+After a restart, each schedule is active or paused, as last set in Prefect.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _WITHOUT_EVENTS = (
 
 
 def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
-    """Serve the deployments until an interrupt, with at most `limit` concurrent flow runs."""
+    """Serve the deployments until interrupted, with at most `limit` concurrent flow runs."""
     say("starting")
     with launched_server(with_events=True) as server:
         server.wait()
@@ -40,7 +40,7 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
             say(_WITHOUT_EVENTS)
         runner = Runner(name="prefect-tune", limit=limit, pause_on_shutdown=False)
         for flow, declared in declared_deployments():
-            active = dict[str, bool]()  # the state of a deployment's schedules, by slug
+            active = dict[str, bool]()  # whether a deployment's schedules are active, by slug
             with suppress(ObjectNotFound), get_client(sync_client=True) as client:
                 found = client.read_deployment_by_name(f"{flow.name}/{declared['name']}")
                 active = {s.slug: s.active for s in found.schedules if s.slug}
@@ -64,9 +64,10 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
 
 
 async def _run_until_signal(runner: Runner) -> None:
-    """Run until a signal arrives, then stop the runner and raise `EndedBySignal`.
+    """Run until a signal arrives; then stop the runner and raise `EndedBySignal`.
 
-    Raising inside the signal handler could interrupt the event loop at any point.
+    If the signal handler itself raised the error, the error could interrupt the event loop at any
+    point.
     """
     loop, came = asyncio.get_running_loop(), asyncio.Event()
     numbers: list[int] = []
@@ -84,7 +85,7 @@ async def _run_until_signal(runner: Runner) -> None:
     ended = asyncio.create_task(came.wait())
     await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
     if runner.started:
-        await runner.astop()  # cancelling would leave the runner's temporary folder behind
+        await runner.astop()  # cancellation would leave the runner's temporary folder behind
     else:
         running.cancel()
     with suppress(asyncio.CancelledError):
@@ -94,7 +95,7 @@ async def _run_until_signal(runner: Runner) -> None:
 
 
 def declared_deployments() -> list[tuple[Flow[..., Any], dict[str, Any]]]:
-    """Return the deployments of `prefect.yaml`, each with its flow."""
+    """Return the deployments in `prefect.yaml`, each with its flow."""
     text = files("prefect_tune.deployments").joinpath("prefect.yaml").read_text()
     found = []
     for declared in yaml.safe_load(text)["deployments"]:

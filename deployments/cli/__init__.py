@@ -1,4 +1,4 @@
-"""The commands of `prefect-tune`; heavy modules are imported only when a command runs.
+"""The commands of `prefect-tune`. Heavy modules are imported only when a command runs.
 
 - `command`: the command line, with all commands
 - `run`: searches, retries, and serves deployments
@@ -9,7 +9,7 @@
 - `artifacts`: inspects the store
 - `catalogue`: lists methods and spaces
 - `cohort`: writes a synthetic cohort
-- `flow_run`: runs flows and shows their progress
+- `flow_run`: runs flows for commands, and shows progress
 - `completing`: shell completion
 - `options`: options that commands share
 - `output`: printing of results, as text or JSON

@@ -1,4 +1,4 @@
-"""Catalogues of spaces and methods: `prefect-tune spaces` and `prefect-tune methods`."""
+"""Lists of spaces and methods: `prefect-tune spaces` and `prefect-tune methods`."""
 
 from collections.abc import Iterable, Sequence
 from textwrap import fill
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def spaces(name: str | None) -> None:
     """List the spaces of pipelines, or show the space NAME in full.
 
-    NAME may also be FILE.py:NAME, to show and check a space in a Python file.
+    To show and check a space in a Python file, give FILE.py:NAME.
     """
     if name is None:
         from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -50,7 +50,7 @@ def spaces(name: str | None) -> None:
 @click.argument("name", required=False, shell_complete=complete_methods)
 @printing
 def methods(name: str | None) -> None:
-    """List the search methods, or explain the options of method NAME."""
+    """List the search methods, or explain the options of the method NAME."""
     from prefect_tune.optimizers.registry import METHODS, method_named
 
     if name is not None:
@@ -111,7 +111,7 @@ def _method(method: "Method") -> dict[str, Any]:
 
 
 def _space(space: "Space") -> dict[str, Any]:
-    """Return, as JSON, the part of a space that can be used here, and missing packages."""
+    """Return the part of a space that can be used here, and missing packages, as JSON values."""
     from prefect_tune.tasks.catalogue.spaces import (
         algorithms_of,
         missing_libraries,

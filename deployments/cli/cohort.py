@@ -1,4 +1,4 @@
-"""`prefect-tune cohort`: a synthetic cohort as files."""
+"""`prefect-tune cohort`: writes a synthetic cohort to files."""
 
 import click
 
@@ -20,9 +20,9 @@ from prefect_tune.deployments.cli.output import atomic_output_folder, emit
 def cohort(name: str, *, out: str) -> None:
     """Write the synthetic cohort NAME to FOLDER as MEDS data.
 
-    The planted signal is in truth.json. NAME is demo or paper, optionally with options, such as
-    demo?family=sum&seed=3. `run` takes a cohort as DATA with the prefix cohort:, such as
-    cohort:demo.
+    The file truth.json describes the signal that is planted in the data. NAME is demo or paper,
+    optionally with options, such as demo?family=sum&seed=3. You can also pass a cohort to `run` as
+    DATA, with the prefix cohort:, such as cohort:demo.
 
     \b
     prefect-tune cohort demo --out meds

@@ -1,6 +1,6 @@
 """The command line. Heavy modules are imported only when a command runs, so help is fast.
 
-With `--json`, standard output has only the result; progress and notes go to standard error.
+With `--json`, only the result goes to standard output. Progress and notes go to standard error.
 """
 
 import sys
@@ -32,10 +32,10 @@ _BY_TASK = {
 
 
 class Program(Commands):
-    """Commands that the help lists by task."""
+    """Group of commands that the help lists by task."""
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first sentence of each command's help."""
+        """Write each command with the first sentence of its help text."""
         for task, commands in _BY_TASK.items():
             with formatter.section(task):
                 formatter.write_dl([(f"{c.name:10}", c.get_short_help_str(99)) for c in commands])

@@ -1,4 +1,4 @@
-"""`prefect-tune compare`, and `standings` for the curves that it writes."""
+"""`prefect-tune compare`, and `standings` for the curves that `compare` writes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -48,15 +48,16 @@ def compare(
 ) -> None:
     """Compare search methods on DATA, or resume a comparison.
 
-    Each method runs --repeats times as a study of its own, with its own --budget or --trials, one
-    worker and an empty cache. All methods of a repeat share test rows, folds and seed.
+    Each method runs --repeats times, each time as a separate study with its own --budget or
+    --trials, one worker and an empty cache. In each repeat, all methods share test rows, folds and
+    seed.
 
     \b
     prefect-tune compare patients.csv --target responder --methods flash,tpe,random --budget 5m
     prefect-tune compare patients.csv --target responder --methods flash,flash:variant=paper --trials 50
 
-    Methods are ranked by the test losses of the studies' final models. You can interrupt the
-    comparison at any time; rerun the command with the same --name to resume it.
+    Methods are ranked by the test losses of their final models. You can interrupt the comparison at
+    any time. To resume the comparison, rerun the command with the same --name.
     """  # noqa: D301, E501 - click reads the backspace; a command is one line
     with reported_errors():  # before a server starts
         if report is not None:
@@ -98,7 +99,7 @@ def compare(
 @_REPORT
 @JSON
 def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> None:
-    """Rank the methods of a comparison whose curves are in FILE. Several files are pooled.
+    """Rank the methods of a comparison by the curves in FILE. Several files are pooled.
 
     \b
     prefect-tune standings vehicle.parquet wind.parquet
@@ -115,7 +116,7 @@ def _print(
     store_options: Sequence[str],
     document: dict[str, Any] | None,
 ) -> None:
-    """Print the standings of the curves in files; as JSON, added to `document`."""
+    """Print the standings from files of curves. With --json, add the standings to `document`."""
     from prefect_tune.flows.comparison.curves import read_curves
     from prefect_tune.flows.comparison.standings import standings as standings_of
     from prefect_tune.flows.starting.output_files import check_output

@@ -1,7 +1,7 @@
-"""Shell completion: values of options and arguments, and the completion script of each shell.
+"""Shell completion: values of options and arguments, and a completion script for each shell.
 
-Shells run this code whenever the user presses the completion key, so nothing heavy is imported.
-After any failure, completion offers no values.
+The shell runs this code whenever the user presses the completion key, so nothing heavy is imported.
+If an error occurs, completion offers no values.
 """
 
 import sqlite3
@@ -22,17 +22,17 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
 def method_options(options: type) -> list[Option]:
-    """Return the options of a method."""
+    """Return the options that a method declares."""
     return list(options_of(options).values())
 
 
 def values_text(option: Option) -> str:
-    """Return the choices or bounds of an option as text; empty without either."""
+    """Return the choices or bounds of an option as text; empty if the option has neither."""
     return " or ".join(option.known) or option.limits_text
 
 
 def option_text(default: Any) -> str:
-    """Return a default value as it is written on the command line."""
+    """Return a default value in the form written on the command line."""
     if default is None:
         return "null"
     return str(default).lower() if isinstance(default, bool) else str(default)
@@ -45,12 +45,12 @@ _LOCKED_SECONDS = 0.2
 
 
 def complete_studies(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the studies in the store that the command opens, newest first."""
+    """Return the names of studies in the store that the command opens, newest first."""
     return _beginning(_names("studies", ctx.params.get("store")), incomplete)
 
 
 def complete_series(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the series in the store that the command opens, newest first."""
+    """Return the names of series in the store that the command opens, newest first."""
     return _beginning(_names("series", ctx.params.get("store")), incomplete)
 
 
@@ -65,7 +65,7 @@ def complete_methods(_: Context, __: Parameter, incomplete: str) -> list[Complet
 
 
 def complete_spaces(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the names of spaces, and files that may hold a space."""
+    """Return the names of spaces, and the names of files that may declare a space."""
     return _beginning(SPACES, incomplete) or _files(incomplete)
 
 
@@ -86,7 +86,7 @@ _BY_NAME: Mapping[str, Completed] = {
 
 
 def values_of(option: Option) -> Completed | None:
-    """Return the completion function for an option's values, or None."""
+    """Return the function that completes the values of an option; None if there is none."""
     kinds = set(option.metavar.split("|"))
     is_file = not kinds.isdisjoint({"FILE", "PATH"})
 
@@ -107,9 +107,9 @@ def _files(incomplete: str) -> list[CompletionItem]:
 
 
 def _names(table: str, store: str | None) -> list[str]:
-    """Return the studies or series in a local store; empty if the store is missing or busy."""
+    """Return names of studies or series in a local store; empty if it is missing or busy."""
     if store is not None and ("://" in store or store.startswith(BLOCK)):
-        return []  # stores that are not local may be slow
+        return []  # remote stores may be slow
     index = Path(store or default_store()).expanduser() / "index.sqlite"
     try:
         uri = f"{index.absolute().as_uri()}?mode=ro"
@@ -123,10 +123,10 @@ def _names(table: str, store: str | None) -> list[str]:
 @click.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
-    """Print the script that completes commands in SHELL.
+    """Print the script that lets SHELL complete commands.
 
-    The script completes commands and options, and the values of options: studies in the default
-    store, methods, spaces, metrics and files. To enable it in new shells:
+    The script completes commands, options and option values such as methods, spaces, metrics,
+    files, and studies in the default store. To enable completion in new shells:
 
     \b
     prefect-tune completion bash >> ~/.bashrc

@@ -1,4 +1,4 @@
-"""Errors of commands, including usage errors: a message and an exit code, no traceback."""
+"""Errors of commands, including usage errors: a message and an exit code instead of a traceback."""
 
 import errno
 import sys
@@ -19,7 +19,7 @@ from prefect_tune.tasks.sandbox.output import open_streams
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Report errors; exit with 2 for bad input, 1 for failures, 128 + N for signal N."""
+    """Report errors. The exit code is 2 for bad input, 1 for failures, 128 + N for signal N."""
     try:
         yield
     except (click.exceptions.Exit, click.ClickException, click.Abort):  # for example after --help
@@ -57,7 +57,7 @@ def print_traceback(
 
 
 def is_of_server(error: BaseException) -> bool:
-    """Return whether an error comes from communication with the Prefect server."""
+    """Return whether an error arose in communication with the Prefect server."""
     cause: BaseException | None = error
     while cause is not None:
         rooms = {kind.__module__.split(".")[0] for kind in type(cause).__mro__}
@@ -68,7 +68,7 @@ def is_of_server(error: BaseException) -> bool:
 
 
 class Commands(click.Group):
-    """Group of commands that reports usage errors like other errors, with passwords masked."""
+    """Group of commands that reports usage errors like other errors, masking passwords."""
 
     def make_context(
         self,
@@ -77,26 +77,26 @@ class Commands(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Parse the words of a command, which must be UTF-8."""
+        """Parse the arguments of a command, which must be valid UTF-8."""
         with _mistakes_shown():
             for word in args:
                 _check_utf8(word)
             return super().make_context(info_name, list(args), parent, **extra)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run the program's command line or, for callers, other words."""
+        """Run the command line of the program, or `args` if given."""
         open_streams()
         if args is None:
             stay_apart()
         return super().main(args, **extra)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command, and let it print only its result to standard output."""
+        """Add a command that may print only its result to standard output."""
         _keep_apart(cmd)
         super().add_command(cmd, name)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Parse the remaining words and run the command."""
+        """Parse the remaining arguments and run the command."""
         from prefect_tune.tasks.bad_input import command_line
 
         with _mistakes_shown(), command_line(), reported_errors():
@@ -104,7 +104,7 @@ class Commands(click.Group):
 
 
 def _keep_apart(command: click.Command) -> None:
-    """Redirect all output of a command or group, except results, to standard error."""
+    """Redirect all output of a command or group to standard error, except results."""
     if isinstance(command, click.Group):
         for member in command.commands.values():
             _keep_apart(member)
@@ -118,7 +118,7 @@ def _mistakes_shown() -> Iterator[None]:
         yield
     except click.UsageError as error:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # from click 8.2
-            raise  # only shows help
+            raise  # only prints the help
         raise click.UsageError(printable(error.format_message()), error.ctx) from error
 
 

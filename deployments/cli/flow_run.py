@@ -1,4 +1,4 @@
-"""Running of a flow by a command, with progress."""
+"""Runs the flow of a command, and shows progress."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from prefect_tune.deployments.views.console import echo
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Switch off garbage collection in the body; later collections skip objects made there."""
+    """Import without garbage collection. Later collections skip objects created meanwhile."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -40,7 +40,7 @@ def run_flow(
     json_lines: bool,
     keep_server: bool,
 ) -> dict[str, Any]:
-    """Check the input while server and workers are starting; run a flow and show progress."""
+    """Check the input while server and workers start; then run a flow and show its progress."""
     from prefect_tune.flows.running.interrupts import interrupts_taken
     from prefect_tune.tasks.sandbox.zygote import ZYGOTE, CannotStart
 
@@ -50,8 +50,8 @@ def run_flow(
 
         with launched_server(keep=keep_server) as server:
             with quick_imports():
-                with suppress(CannotStart):  # if this fails, the first trial reports it
-                    ZYGOTE.start_as_copy()  # before Prefect, which calls in sandboxes do not need
+                with suppress(CannotStart):  # if not, the first trial reports the error
+                    ZYGOTE.start_as_copy()  # before Prefect, which sandboxes do not need
                 # Prefect would import these modules when the flow starts.
                 import fastapi.encoders  # noqa: F401
                 import prefect.flow_engine

@@ -1,4 +1,4 @@
-"""Use of a study's final model: `prefect-tune predict` and `prefect-tune export`."""
+"""Commands on a study's final model: `prefect-tune predict` and `prefect-tune export`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,13 +73,13 @@ def predict(
     skip_bad_rows: bool,
     out: str,
 ) -> None:
-    """Predict the rows of DATA with the final model of STUDY.
+    """Predict the target for rows of DATA with the final model of STUDY.
 
     DATA has the form of the training data and needs no target column. Each row is read according to
     the schema of the training data, independently of other rows. FILE (.parquet or .csv) gets one
-    row for each row of DATA, in the same order, with the columns `prediction` and
-    `probability_<class>`, after the columns named by --id. Values that no training row has are
-    counted by column. For patient events, --labels names the rows to predict:
+    row for each row of DATA, in the same order. The columns are the --id columns, `prediction` and,
+    if available, `probability_<class>`. Values that never occur in the training rows are counted by
+    column. For patient events, --labels names the rows to predict:
 
         prefect-tune predict icu events_of_may --labels labels_of_may.parquet
         prefect-tune predict --series nightly events_of_may --labels labels_of_may.parquet
@@ -109,7 +109,7 @@ def predict(
 def _arguments(
     series: str | None, first: str | None, second: str | None, name: str
 ) -> tuple[str, str]:
-    """Return study and file; if a series is given, the first argument is the file."""
+    """Return study and file. If a series is given, the first argument is the file."""
     if series is None and first is not None and second is not None:
         return first, second
     if series is not None and first is not None and second is None:
@@ -121,7 +121,7 @@ def _arguments(
 
 
 def _model(store: "ArtifactStore", series: str | None, study: str) -> tuple[str, str | None]:
-    """Return the study and, for the champion of a series, the record of the model."""
+    """Return the study and, for the champion of a series, the record id of the model."""
     if series is None:
         return study, None
     from prefect_tune.flows.reading.lookup import champion_of
@@ -154,15 +154,16 @@ def export(
 ) -> None:
     """Write the final model of STUDY to FILE, with a model card.
 
-    FILE is a scikit-learn estimator: a pickle (.pkl) or a skops file (.skops), which runs no code
-    when it is loaded. A pickle loads without prefect-tune, unless the rows are patient events. A
+    FILE is a pickle (.pkl) or a skops file (.skops) of a scikit-learn estimator. Loading a skops
+    file runs no code. A pickle loads without prefect-tune, unless the rows are patient events. A
     model trained on a table accepts DataFrames, and treats them as `prefect-tune predict` treats
-    files. Its first step reads rows by the schema of the training data; the pickle contains the
-    code of this step. --matrix omits the step. The model then takes numbers and pandas categories,
-    and the pickle has no code of prefect-tune, unless another step is a class of prefect-tune.
+    files. The first step of the model reads rows by the schema of the training data. A pickle
+    contains the code of the first step. With --matrix, the model has no such step, and takes
+    numbers and pandas categories. The pickle then contains code of prefect-tune only if another
+    step is a class of prefect-tune.
 
-    The model card is a Markdown file (.md) with the same name. If a file of that name exists and is
-    not a model card, nothing is written.
+    The model card is a Markdown file (.md) with the name of FILE. If a file with this name exists
+    and is not a model card, nothing is written.
     """
     study, file = _arguments(series, study, file, "FILE")
     file_format, card_file = format_from_suffix(file, _MODELS), Path(file).with_suffix(".md")

@@ -1,4 +1,4 @@
-"""Options that several commands share, options for parameters of flows, and opening the store."""
+"""Options that commands share, options for the parameters of flows, and opening of the store."""
 
 import gc
 import re
@@ -56,7 +56,7 @@ RARE_VALUES = click.option(
 
 
 def reading_store(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --json, --store and --database to a command; its first argument is the open store."""
+    """Add --json, --store and --database to a command, and pass it the open store."""
 
     @wraps(command)
     def opened(*, store: str | None, database: str | None, **given: Any) -> None:
@@ -67,9 +67,9 @@ def reading_store(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
-    """Return a command class whose help shows the most used options by their first sentences.
+    """Return a command class whose help shows only the most used options, each with one sentence.
 
-    With `HELP_ALL`, the help shows all options in full under their group headings.
+    With the option `HELP_ALL`, the help shows all options with full texts, under group headings.
     """
 
     class Grouped(click.Command):
@@ -92,7 +92,7 @@ def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
             headings.pop("", None)
             for heading, rows in headings.items():
                 with formatter.section(heading):
-                    formatter.write_dl(rows, col_max=24)  # longer flags have a line of their own
+                    formatter.write_dl(rows, col_max=24)  # longer flags get a separate line
 
     return Grouped
 
@@ -100,7 +100,7 @@ def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
 def add_options(
     options: Mapping[str, Option],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds these options to a command, in order."""
+    """Return a decorator that adds options to a command, in the given order."""
 
     def added(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(tuple(options.values())):
@@ -124,9 +124,9 @@ def add_options(
 
 
 def check_named(options: StudyOptions) -> None:
-    """Raise BadInput or UnknownName if a new study names something that is missing.
+    """Raise BadInput or UnknownName if the options name a missing file, metric or method.
 
-    The same checks follow when the data is read, seconds after the imports for it.
+    The same checks are repeated when the data is read, but only after seconds of imports.
     """
     if options.method is not None:
         method_named(options.method)
@@ -142,12 +142,12 @@ def check_named(options: StudyOptions) -> None:
 
 @contextmanager
 def existing_store(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
-    """Open an existing store; raise `BadInput` if there is none."""
+    """Open an existing store; raise `BadInput` if the store does not exist."""
     from prefect_tune.flows.options.store_location import existing_store as address_of
     from prefect_tune.storage.artifacts import ArtifactStore
 
     opened = ArtifactStore(address_of(store, database), is_read=True)
-    gc.freeze()  # skipping imported objects makes reading of many trials a fifth faster
+    gc.freeze()  # without imported objects, reading many trials is a fifth faster
     try:
         yield opened
     finally:

@@ -23,7 +23,7 @@ TABLES = {".csv": "csv", ".parquet": "parquet"}
 
 
 def format_from_suffix(file: str, kinds: Mapping[str, str], option: str = "") -> str:
-    """Return the format for a file suffix; raise `BadInput`, with the option if given."""
+    """Return the format that a file's suffix stands for; raise `BadInput` for other suffixes."""
     from prefect_tune.tasks.bad_input import BadInput
 
     kind = kinds.get(Path(file).suffix.lower())
@@ -36,7 +36,7 @@ def format_from_suffix(file: str, kinds: Mapping[str, str], option: str = "") ->
 
 
 def write_table(frame: "pd.DataFrame", out: str) -> None:
-    """Write a table as CSV or Parquet, by file suffix; may raise `BadInput`."""
+    """Write a table as CSV or Parquet, depending on the suffix. May raise `BadInput`."""
     with atomic_output(out) as path:
         if format_from_suffix(out, TABLES, "out") == "csv":
             frame.to_csv(path, index=False)
@@ -46,7 +46,7 @@ def write_table(frame: "pd.DataFrame", out: str) -> None:
 
 @contextmanager
 def atomic_output(out: str) -> Iterator[Path]:
-    """Yield a path for writing; the file becomes `out` when the body ends."""
+    """Yield a temporary path. The file written there becomes `out` after the `with` block."""
     from prefect_tune.storage.local_files import atomic_file
 
     with _writing(out, "file"), atomic_file(Path(out)) as path:
@@ -55,7 +55,7 @@ def atomic_output(out: str) -> Iterator[Path]:
 
 @contextmanager
 def atomic_output_folder(out: str) -> Iterator[Path]:
-    """Yield a folder for writing; the folder becomes `out` when the body ends."""
+    """Yield a temporary folder, which becomes `out` after the `with` block."""
     from prefect_tune.storage.local_files import atomic_folder
     from prefect_tune.tasks.bad_input import BadInput
 
@@ -78,19 +78,19 @@ def _writing(out: str, kind: str) -> Iterator[None]:
 
 
 def print_json(document: Any) -> None:
-    """Print a document as JSON to standard output."""
+    """Print a value as JSON to standard output."""
     from prefect_tune.storage.masking import masked_values
 
     echo_as_is(json.dumps(masked_values(document), indent=2))
 
 
 def wants_json() -> bool:
-    """Return whether the running command has the option --json."""
+    """Return whether the running command was given the option --json."""
     return bool(click.get_current_context().params["as_json"])
 
 
 def emit(document: Callable[[], Any], text: str | Callable[[], object]) -> None:
-    """Print a result: with --json, `document()`; otherwise `text`, a string or a function."""
+    """Print a result: with --json, the result of `document`; without, `text` or its result."""
     if wants_json():
         print_json(document())
     elif isinstance(text, str):
@@ -100,14 +100,14 @@ def emit(document: Callable[[], Any], text: str | Callable[[], object]) -> None:
 
 
 def print_summary(view: "StudyView", *, notes: bool = False) -> None:
-    """Print a study as JSON or as text, with the method's notes if requested."""
+    """Print a study as JSON or as text, with the method's notes if `notes` is true."""
     from prefect_tune.deployments.views import study
 
     emit(view.to_json, lambda: study.print_summary(view, notes=notes))
 
 
 def print_result(summary: dict[str, Any]) -> None:
-    """Print the summary of a study that a flow returned."""
+    """Print the summary that the flow of a study returned."""
     from prefect_tune.flows.reading.study_view import StudyView
     from prefect_tune.optimizers.documents import from_document
 
@@ -115,7 +115,7 @@ def print_result(summary: dict[str, Any]) -> None:
 
 
 def write_page(out: str, page: "ReportPage", subject: str, *, is_silent: bool) -> None:
-    """Write a report to a file; print the location unless `is_silent`. May raise `BadInput`."""
+    """Write a report to a file; unless `is_silent`, print its path. May raise `BadInput`."""
     from prefect_tune.deployments.report.html import page_html
 
     text = page_html(page)

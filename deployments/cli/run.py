@@ -53,7 +53,7 @@ def run(
     prefect-tune run patients.csv --target responder --trials 50
     prefect-tune run /data/meds --labels labels/responder --budget 1h --study responders
 
-    You can interrupt a run at any time; the same command with --study resumes it.
+    You can interrupt a run at any time. To resume the study, rerun the command with --study.
     """  # noqa: D301 - click reads the backspace
     since = monotonic()
     from prefect_tune.flows.options.values import parse_assignment
@@ -66,7 +66,7 @@ def run(
     for name in (name for name, one in OPTIONS.items() if one.kind == "texts"):
         parameters[name] = list(parameters[name]) or None
     options = StudyOptions.parse(parameters)
-    if options.study is None and options.series is None:  # else the study has a copy
+    if options.study is None and options.series is None:  # an existing study has a copy
         check_named(options)
     if explain_labels:
         from prefect_tune.tasks.data.reading import explained_labels
@@ -104,7 +104,7 @@ def run(
 
 
 def _of_study(name: str) -> str:
-    """Return the help of an option whose default is the study's value."""
+    """Return the help text of an option that defaults to the study's value."""
     return replace(OPTIONS[name], default_text="the study's").help
 
 
@@ -131,8 +131,8 @@ def retry(
 ) -> None:
     """Rerun failed trials of STUDY.
 
-    Steps that finished before the failure are reused. STUDY may be the name of a series, whose
-    newest study is meant.
+    Steps that finished before the failure are reused. If STUDY is the name of a series, the newest
+    study of the series is used.
     """
     numbers = list(trial) or None
     with existing_store(where["store"], where["database"]) as opened:
@@ -175,7 +175,8 @@ def serve(*, limit: int) -> None:
     \b
     prefect deployment run tune/healthcare
 
-    The command runs until you interrupt it. Schedules stay active or paused, as set in Prefect.
+    The deployments are served until you interrupt the command. Schedules stay active or paused, as
+    set in Prefect.
     """  # noqa: D301 - click reads the backspace
     from prefect_tune.flows.running.interrupts import interrupts_taken
 

@@ -1,4 +1,4 @@
-"""`prefect-tune series`, `promote` and `rollback`: the runs of a series and its champion."""
+"""`prefect-tune series`, `promote` and `rollback`: runs and champion of a series."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def series(opened: "ArtifactStore", name: str | None, *, remove: bool) -> None:
     """List the runs of the series NAME, or all series.
 
-    A series is made by `prefect-tune run ... --series NAME`. Each run has its number of rows, the
-    changes of the data, its loss, its loss on the test rows, what it reused from earlier studies,
-    and the decision on its model.
+    To create a series, use `prefect-tune run ... --series NAME`. For each run, the list shows the
+    number of rows, changes in the data, the loss, the loss on the test rows, the results reused
+    from earlier studies, and the decision on the model.
 
     \b
     prefect-tune series
@@ -61,7 +61,7 @@ def series(opened: "ArtifactStore", name: str | None, *, remove: bool) -> None:
 def promote(opened: "ArtifactStore", series: str, study: str | None) -> None:
     """Make the model of STUDY the champion of SERIES.
 
-    Without STUDY, the newest study with a model is meant.
+    If STUDY is omitted, the newest study with a model is used.
 
     \b
     prefect-tune promote nightly
@@ -79,9 +79,9 @@ def promote(opened: "ArtifactStore", series: str, study: str | None) -> None:
 @click.argument("series", shell_complete=complete_series)
 @reading_store
 def rollback(opened: "ArtifactStore", series: str) -> None:
-    """Make the former champion of SERIES its champion again.
+    """Make the former champion of SERIES the champion again.
 
-    The last three former champions are kept.
+    The three latest former champions are kept.
     """
     from prefect_tune.deployments.server.embedded import joined_server
 

@@ -34,8 +34,8 @@ def show(
 ) -> None:
     """Show the results of STUDY, or list the newest studies.
 
-    STUDY may be the name of a series, whose newest study is meant. --trial explains one trial.
-    `prefect-tune study ls` lists all studies.
+    If STUDY is the name of a series, the newest study of the series is used. --trial explains a
+    single trial. `prefect-tune study ls` lists all studies.
 
     \b
     prefect-tune show responders --trial 12
@@ -76,7 +76,7 @@ def show(
             echo(found.missing, err=True)
         if found.is_cut:
             echo("earlier output was dropped", err=True)
-        if found.output:  # puts each state of a progress bar on a line of its own
+        if found.output:  # puts each state of a progress bar on a separate line
             lines = found.output.replace("\r\n", "\n").replace("\r", "\n")
             echo_as_is(printable(lines), nl=not lines.endswith("\n"))
     else:
@@ -101,10 +101,10 @@ def show(
 )
 @reading_store
 def trials(store: "ArtifactStore", study: str, *, failed: bool, out: str | None) -> None:
-    """List the trials of STUDY, or write them as a table.
+    """List the trials of STUDY, or write the trials to a file.
 
-    STUDY may be the name of a series, whose newest study is meant. The table has one row per trial
-    and the columns of Optuna's `trials_dataframe`.
+    If STUDY is the name of a series, the newest study of the series is used. The file is a table
+    with one row per trial and the columns of Optuna's `trials_dataframe`.
     """
     from prefect_tune.flows.reading.opened_study import study_or_newest
 
@@ -160,7 +160,7 @@ def _list_studies(store: "ArtifactStore", most: int | None = None) -> None:
     for name in Ledger(store.database).study_names()[:most]:
         try:
             views.append(read_study(store, name))
-        except DatabaseDamaged as error:  # all others are listed
+        except DatabaseDamaged as error:  # all other studies are listed
             echo(f"{error}", err=True)
     emit(lambda: [view.to_json() for view in views], lambda: print_studies(views))
 
@@ -169,7 +169,7 @@ def _list_studies(store: "ArtifactStore", most: int | None = None) -> None:
 @click.argument("name", shell_complete=complete_studies)
 @reading_store
 def study_rm(store: "ArtifactStore", name: str) -> None:
-    """Remove a study, its trials, and the records that no other study uses."""
+    """Remove a study, its trials, and the records that only this study uses."""
     from prefect_tune.flows.reading.lookup import remove_study
 
     records = remove_study(store, name)
@@ -190,13 +190,14 @@ def study_rm(store: "ArtifactStore", name: str) -> None:
 @RARE_VALUES
 @reading_store
 def report(store: "ArtifactStore", study: str, *, out: str | None, rare_values: bool) -> None:
-    """Write a report of STUDY, or of the newest study of a series: one file without a network.
+    """Write a report of STUDY as a single HTML file that works offline.
 
-    The first screen shows the result and the next commands. The sections below show the quality of
-    the model on the test rows, the columns or codes it uses, the data, the members of the model,
-    the search, the time of steps with the failures, and how to reproduce the study.
+    If STUDY is the name of a series, the newest study of the series is used. The first screen shows
+    the result and useful commands. The sections below show the quality of the model on the test
+    rows, the columns or codes that the model uses, the data, the members of the model, the search,
+    times of steps and failures, and commands that reproduce the study.
 
-    --json prints the same tables as JSON. A file is then written only with --out.
+    With --json, the same tables are printed as JSON, and a file is written only if --out is given.
     """
     from prefect_tune.flows.reading.opened_study import study_or_newest
     from prefect_tune.flows.starting.output_files import check_output

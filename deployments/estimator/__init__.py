@@ -1,6 +1,6 @@
-"""The search as a scikit-learn estimator.
+"""The scikit-learn estimator that runs a search.
 
 - `pipeline_search`: the estimator
-- `training_rows`: X and y as the DataFrame that `tune` searches on
-- `trial_columns`: trials as `cv_results_`
+- `training_rows`: conversion of X and y to the DataFrame that `tune` takes
+- `trial_columns`: conversion of trials to `cv_results_`
 """

@@ -1,4 +1,4 @@
-"""`PipelineSearch`: a study of a DataFrame or array, as a scikit-learn estimator."""
+"""`PipelineSearch`: a scikit-learn estimator that runs a study on a DataFrame or array."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -49,7 +49,7 @@ ScoresOf = TypeVar("ScoresOf", bound=Callable[..., NDArray[np.float64]])
 
 
 def _best_has(name: str, *, before_fit: bool) -> Callable[[ScoresOf], ScoresOf]:
-    """Make a method available if the best estimator has this method, or optionally before `fit`."""
+    """Make a method available if the best estimator has it, and optionally before `fit`."""
 
     def has(search: "PipelineSearch") -> bool:
         if hasattr(search, "best_estimator_"):
@@ -61,35 +61,36 @@ def _best_has(name: str, *, before_fit: bool) -> Callable[[ScoresOf], ScoresOf]:
 
 
 class PipelineSearch(BaseEstimator):
-    """Search for a pipeline that predicts classes or numbers from rows.
+    """Search for the best pipeline that predicts classes or numbers from rows of a table.
 
     `fit` runs the flow `tune` on all rows. The study is stored where the command line stores
-    studies, so `prefect-tune show` and other commands can open it. If no Prefect server is
-    configured, `fit` starts one and stops it afterwards; to share a server, wrap several fits in
-    `with local_server():`. All parameters not listed here are passed to `tune`.
+    studies, so `prefect-tune show` and other commands can open the study. If no Prefect server is
+    configured, `fit` starts a server and stops the server afterwards. To share a server between
+    fits, wrap the fits in `with local_server():`. All other parameters are passed to `tune`.
 
     Args:
-        predicts: `classification` or `regression`. None infers the kind from the metric or space
-            or, failing that, from the target, as in `tune`. Before `fit`, scikit-learn then sees a
-            classifier.
+        predicts: Kind of target, `classification` or `regression`. With None, the kind follows from
+            the metric, the space or the target, as in `tune`, and scikit-learn sees a classifier
+            until `fit` is called.
         metric: Metric of the search and of `score`; by default accuracy or r2.
-        test_size: Share of rows held back and scored once at the end; by default none.
+        test_size: Share of rows that are held back and scored once, at the end; by default 0.
         random_state: Seed of all random numbers; None means 0.
-        verbose: 0 for no output; otherwise one updating line in a notebook, or the output of
-            `prefect-tune run` in a terminal.
+        verbose: Amount of output: 0 for none. Any other value shows one updating line in a
+            notebook, or the output of `prefect-tune run` in a terminal.
 
     Attributes:
-        best_estimator_: Fitted model, as written by `prefect-tune export`. The first step reads
-            rows by the schema of the training data.
-        best_params_: Algorithms and hyperparameters of the model's trial or, for an ensemble, of
-            the best trial.
-        best_score_: Cross-validation score of the same trial; larger is better.
-        best_index_: Position of the same trial in `cv_results_`.
-        cv_results_: Trials in the form of scikit-learn's searches; failed trials score nan.
+        best_estimator_: Fitted final model, as `prefect-tune export` writes it. The first step of
+            the model reads rows by the schema of the training data.
+        best_params_: Algorithms and hyperparameters of the model's trial; for an ensemble, of the
+            best trial.
+        best_score_: Cross-validation score of the trial in `best_params_`; larger is better.
+        best_index_: Position of the trial in `best_params_` among the trials of `cv_results_`.
+        cv_results_: Trials in the form of scikit-learn's searches. Failed trials have the score
+            nan.
         study_name_: Name of the study.
         summary_: Output of `prefect-tune show --json`.
-        notes_: Notes on the rows and on automatic decisions.
-        classes_: The classes; missing for regression.
+        notes_: Notes on the data and on automatic decisions.
+        classes_: Class labels; missing for regression.
         n_features_in_: Number of columns of X.
         feature_names_in_: Column names, if X was a DataFrame.
     """
@@ -154,18 +155,19 @@ class PipelineSearch(BaseEstimator):
 
     @errors_for_caller()
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
-        """Search for the best pipeline, and fit it on all n rows of X, a DataFrame or an array.
+        """Search for the best pipeline, and fit the pipeline on all n rows of X.
 
         Args:
-            X: DataFrame of pandas, polars, pyarrow or another library, or array of n rows.
-            y: Targets, shape (n,), or (n, 1) with a warning.
+            X: Rows as a DataFrame of pandas, polars, pyarrow or another library, or as an array.
+            y: Targets, shape (n,). The shape (n, 1) is accepted with a warning.
             groups: Group labels, shape (n,). Rows with equal labels, such as rows of one patient,
                 share a fold. If the groups are a column of X, pass its name as the parameter
                 `group` instead.
 
         Raises:
-            BadInput, UnknownName, ValueError: If the input cannot be used, before any work.
-            StudyFailed: If no trial was evaluated, or no trial can be refitted.
+            BadInput, UnknownName, ValueError: If the input is invalid; raised before any work
+                starts.
+            StudyFailed: If nothing was evaluated, or if no trial can be refitted.
         """
         metric, seed = self._metric(), self.random_state
         if seed is not None and not isinstance(seed, int | np.integer):
@@ -198,12 +200,12 @@ class PipelineSearch(BaseEstimator):
 
     @_best_has("decision_function", before_fit=False)
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return decision scores, shape (n, c); for two classes (n,), higher for the second."""
+        """Return decision scores, shape (n, c). For two classes, the shape is (n,)."""
         scores = self._scores(X, "decision_function")
         return scores[:, 1] if len(self._classes()) == 2 else scores
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the score by the metric (larger is better); may raise `BadInput`."""
+        """Return the score in the study's metric; larger is better. May raise `BadInput`."""
         rows = self._rows(X)
         classes = self._classes()
         true = column_or_1d(as_pandas(y))
@@ -277,7 +279,7 @@ class PipelineSearch(BaseEstimator):
         return predicted_scores(self.best_estimator_, rows, self._classes(), method)
 
     def _metric(self) -> str | None:
-        """Return the name of the metric; None if the target decides. Raises for a wrong metric."""
+        """Return the metric's name; None if the target decides. Raises for an invalid metric."""
         if self.predicts is None:
             return self.metric
         if self.predicts not in DEFAULT_METRICS:
@@ -298,7 +300,7 @@ class PipelineSearch(BaseEstimator):
         return None
 
     def _predicts(self) -> Predicts:
-        """Return the kind of target: as fitted, as given, or the assumed kind."""
+        """Return the kind of target, which is fitted, given or assumed."""
         if hasattr(self, "best_estimator_"):
             return "classification" if hasattr(self, "classes_") else "regression"
         return self._known_target() or "classification"

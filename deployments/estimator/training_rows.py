@@ -21,13 +21,14 @@ from prefect_tune.tasks.data.tables import (
 
 
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
-    """Return rows as a pandas DataFrame; columns of an array are named x0, x1 and so on.
+    """Return rows as a pandas DataFrame. Columns of an array are named x0, x1 and so on.
 
     If `is_new` is true, as in `fit`, the attributes `n_features_in_` and `feature_names_in_` of the
-    estimator are set. If not, X must match the rows of `fit`. An array has shape (n, d).
+    estimator are set. If `is_new` is false, X must match the rows passed to `fit`. An array has
+    shape (n, d).
 
     Raises:
-        BadInput: If X is sparse, or a column is duplicated or mixes types.
+        BadInput: If X is sparse, or if a column name occurs twice or a column mixes types.
         ValueError, TypeError: If scikit-learn rejects X.
     """
     if sparse.issparse(X):
@@ -39,7 +40,7 @@ def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
     if isinstance(X, pd.DataFrame):
         frame = checked_frame(X, "X")
         for count, what, needed in ((len(frame), "sample", least), (frame.shape[1], "feature", 1)):
-            if count < needed:  # scikit-learn's own wording
+            if count < needed:  # the message of scikit-learn
                 raise BadInput(
                     f"X has {count} {what}(s) (shape={frame.shape}) while a minimum of {needed} is "
                     "required"
@@ -59,10 +60,11 @@ def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
 
 
 def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str | None) -> pd.Series:
-    """Return the target, one value per row of X, with a name that no column of X has.
+    """Return the target as a series with one value per row of X and an unused name.
 
-    `predicts` is `classification` or `regression`; None to infer it. Raises BadInput if targets are
-    missing, infinite, all of one class, or of several types; ValueError for a wrong shape or kind.
+    `predicts` is `classification`, `regression`, or None to infer the kind. Raises BadInput if
+    targets are missing, infinite, all of one class, or of several types. Raises ValueError if the
+    target has a wrong shape or kind.
     """
     if y is None:
         name = type(estimator).__name__
@@ -91,10 +93,11 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
 def with_groups(
     X: pd.DataFrame, groups: Any, column: str | None, target: pd.Series
 ) -> tuple[pd.DataFrame, str | None]:
-    """Return rows with a column of groups, and the name of that column.
+    """Return the rows with a column of groups, and the name of the group column.
 
-    `groups` has one label per row, or `column` names a column of X. Raises BadInput if both are
-    given, or if groups are missing, of several types, or not one per row.
+    Groups are given either by `groups`, with one label per row, or by `column`, the name of a
+    column of X. Raises BadInput if both are given, or if labels are missing, of several types, or
+    not one per row.
     """
     if groups is None:
         return X, column

@@ -1,4 +1,4 @@
-"""The trials of a study as columns of scikit-learn's `cv_results_`."""
+"""Conversion of a study's trials to the columns of scikit-learn's `cv_results_`."""
 
 from bisect import bisect_left
 from typing import Any
@@ -13,11 +13,10 @@ from prefect_tune.storage.artifacts import ArtifactStore
 
 
 def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
-    """Return the finished trials in order, as scikit-learn's `cv_results_`.
+    """Return the finished trials, ordered by number, as scikit-learn's `cv_results_`.
 
-    A larger score of the metric is better. Failed trials and skipped folds have a score of nan.
-    `rank_test_score` ranks full evaluations first, then partial evaluations (see
-    `fidelity`), then failed trials.
+    A larger score is better. Failed trials and skipped folds have the score nan. `rank_test_score`
+    ranks full evaluations first, then partial evaluations (see `fidelity`), then failed trials.
     """
     opened = open_study(store, study)
     plan = opened.plan
@@ -57,7 +56,7 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
 
 
 def _fit_seconds(trial: TrialView) -> tuple[float, float]:
-    """Return the total time of all steps: mean and standard deviation over the folds."""
+    """Return the mean and standard deviation, over the folds, of the total time of all steps."""
     of_folds: dict[int, float] = {}
     for step in trial.steps:
         of_folds[step["fold"]] = of_folds.get(step["fold"], 0.0) + step["seconds"]

@@ -1,4 +1,4 @@
-"""The report of a comparison as a page: ranking, curves, and pairs of methods."""
+"""The page that reports a comparison: ranking, curves, and pairs of methods."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ def comparison_page(
     files: Sequence[str],
     store_options: Sequence[str] = (),
 ) -> ReportPage:
-    """Return the page of a comparison; `store_options` make commands find its store."""
+    """Return the page of a comparison. `store_options` are added to the printed commands."""
     studies = curves.study.unique()[:_MOST_STUDIES] if standings.comparison else ()
     words = [["standings", *files], *(["report", study, *store_options] for study in studies)]
     shown, best = ranking(standings), standings.methods.iloc[0]

@@ -1,7 +1,7 @@
-"""A page as one self-contained HTML file.
+"""Rendering of a page as a single, self-contained HTML file.
 
-Its Content-Security-Policy allows only two scripts, its own and Plotly's, by their digests, and
-loads nothing else. Names and messages of a study therefore stay text.
+The Content-Security-Policy of the file allows only two scripts by their digests (the page's script
+and Plotly) and loads nothing else. Names and messages of a study therefore never run as code.
 """
 
 import gzip
@@ -29,19 +29,19 @@ _TEMPLATES = files("prefect_tune.deployments.report") / "templates"
 
 @cache
 def plotly_script() -> tuple[str, str]:
-    """Return Plotly's script, gzipped in base64, and its CSP source."""
+    """Return Plotly's script, gzipped and base64-encoded, and the script's CSP source."""
     script = get_plotlyjs().encode()
     packed = gzip.compress(script, _LEVEL, mtime=0)
     return b64encode(packed).decode("ascii"), source_hash(script)
 
 
 def source_hash(script: bytes) -> str:
-    """Return the CSP source of an inline script."""
+    """Return the CSP source expression that allows an inline script."""
     return f"'sha256-{b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
 
 
 def page_html(page: ReportPage) -> str:
-    """Return the HTML of a page, with Plotly if it has figures; always below 5 MB."""
+    """Return the HTML of a page, always below 5 MB. Plotly is included only for figures."""
     script = _text("report.js")
     has_figures = any(isinstance(part, Figure) for s in page.sections for part in s.parts)
     packed, source = plotly_script() if has_figures else ("", "")
@@ -72,7 +72,7 @@ def _environment() -> Environment:
 
 
 def _values(value: Any, name: str = "") -> Any:
-    """Return the values of a figure, with texts free of markup."""
+    """Return the values of a figure, with markup in texts escaped."""
     if isinstance(value, dict):
         return {key: _values(one, key) for key, one in value.items()}
     if isinstance(value, list):
@@ -84,7 +84,7 @@ def _values(value: Any, name: str = "") -> Any:
 
 @lru_cache(10_000)
 def _without_markup(text: str, *, is_template: bool) -> str:
-    """Return a text escaped for Plotly, which reads `<` as markup; templates keep their own."""
+    """Escape a text for Plotly, which reads `<` as markup. Templates keep Plotly's own tags."""
     plain = escape(printable(clipped(text, 1_000 if is_template else 160)), quote=False)
     if is_template:
         for markup in ("<br>", "<b>", "</b>", "<extra></extra>"):

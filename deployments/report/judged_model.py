@@ -1,6 +1,6 @@
-"""The final model on its test rows: its quality, what it uses, and its data.
+"""The final model, judged on the test rows: quality, columns used, and data.
 
-Test predictions are not stored, so the model predicts here as it does for the card of `export`.
+Test predictions are not stored, so the model predicts the test rows again, as for a model card.
 """
 
 import warnings
@@ -58,30 +58,30 @@ _MOST_CURVES, _MOST_CONFUSED, _MOST_DEPENDENCES = 6, 12, 5
 
 @dataclass(slots=True, eq=False)
 class ModelReport:
-    """The final model on the test rows, and the data; filled in as far as no error occurs.
+    """The final model on the test rows, and the data. After an error, the report is incomplete.
 
-    Tables, each missing if it does not apply:
+    Tables (a table that does not apply is missing):
     - `classes`: rows of each class, the most frequent first; recall, precision and area
-    - `curves`: rates by threshold, of the positive class or the most frequent ones
-    - `confusion`: rows by actual and predicted class, of the most frequent ones
-    - `calibration`: see there; of two classes, if there are probabilities
+    - `curves`: rates by threshold, of the positive class or the most frequent classes
+    - `confusion`: rows by actual and predicted class, of the most frequent classes
+    - `calibration`: see `calibration`; only of two classes with probabilities
     - `by_predicted`, `by_actual`: see `errors_of_bins`; `residuals`
     - `effects`: see `column_effects`, with the description of each code
     - `dependence`: mean score by value of the columns with the largest effects
     - `columns`: see `described_columns`; `coverage`: see `code_coverage`
 
     Attributes:
-        problem: Reason why the model or its effects could not be judged; empty if they were, or if
-            the model is missing.
-        n_training, n_rows: Number of training rows and of test rows.
-        units: Units of the bootstraps: `patients`, `groups` or `rows`.
-        classes: The two classes, the positive one last; empty for other targets.
-        intervals: Losses by metric, the study's first; None if undefined.
-        is_balanced: Whether any member was trained with weights that balance the classes.
-        effects_of, n_sample, n_codes: Trial whose effects were measured, the number of test rows,
-            and the number of columns or codes.
-        measure: Name of the loss whose increase the effects measure.
-        n_hidden: Number of codes that too few patients have to be named.
+        problem: Reason why the model or its effects could not be judged; empty if both were judged,
+            or if there is no model.
+        n_training, n_rows: Numbers of training rows and test rows.
+        units: Units that the bootstrap draws: `patients`, `groups` or `rows`.
+        classes: The two classes, the positive class last; empty for other targets.
+        intervals: Losses with intervals by metric, the study's metric first; None if undefined.
+        is_balanced: Whether any member was trained with balanced class weights.
+        effects_of, n_sample, n_codes: Trial in which effects were measured, number of test rows
+            used, and number of columns or codes.
+        measure: Name of the loss by whose increase the effects are measured.
+        n_hidden: Number of codes that are not named because too few patients have them.
     """
 
     problem: str = ""
@@ -100,14 +100,14 @@ class ModelReport:
 
     @property
     def is_judged(self) -> bool:
-        """Whether the model predicted the test rows."""
+        """Whether the model has predicted the test rows."""
         return bool({"confusion", "residuals"} & self.tables.keys())
 
 
 def model_report(store: ArtifactStore, study: str, plan: StudyPlan, fewest: int) -> ModelReport:
-    """Judge the final model on the test rows; only StoreLost and StoreRefused are raised.
+    """Judge the final model on the test rows. Only StoreLost and StoreRefused are raised.
 
-    Values that fewer than `fewest` rows or patients have are not named.
+    Values that occur in fewer than `fewest` rows or patients are not named.
     """
     problem, report = plan.problem, ModelReport()
     try:
@@ -133,7 +133,7 @@ def model_report(store: ArtifactStore, study: str, plan: StudyPlan, fewest: int)
 
 
 class _TestRows:
-    """The test rows of a study, which fill in its report; all draws depend on `seed`."""
+    """The test rows of a study, which fill in a report. All random draws depend on `seed`."""
 
     def __init__(
         self, report: ModelReport, dataset: Dataset, split: Split, metric: Metric, seed: int
@@ -207,7 +207,7 @@ class _TestRows:
         judging = metric_named(report.measure, metric.positive)
         heaviest = max(range(len(members)), key=lambda k: float(members[k]["weight"]))
         pipeline = model.members_[heaviest] if len(members) > 1 else model
-        while isinstance(pipeline, ClassEnsemble | NumberEnsemble):  # models of folds
+        while isinstance(pipeline, ClassEnsemble | NumberEnsemble):  # the models of the folds
             pipeline = pipeline.members_[0]
         rng, rows, n_classes = np.random.default_rng(self._seed), self._rows, len(self._names)
         # Up to half of the sample is from each of two classes.
@@ -245,7 +245,7 @@ class _TestRows:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason for a missing part; errors of a lost store are raised again."""
+    """Return the reason for a missing part. If the store is lost, raise the error again."""
     if isinstance(error, StoreLost | StoreRefused) and not isinstance(error, RecordDamaged):
         raise error
     return masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])

@@ -1,6 +1,6 @@
-"""A report as a page: its contents, before rendering to HTML.
+"""The contents of a report page, before rendering to HTML.
 
-All texts are plain, without markup. Long tables and texts are cut here, so that pages stay small.
+All texts are plain, without markup. Long tables and texts are truncated, so that pages stay small.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,16 +26,16 @@ _LONGEST_LINE = 1_000
 
 
 def clipped(text: str, max_length: int = _LONGEST_LINE) -> str:
-    """Return a text of at most `max_length` characters; a longer one ends in an ellipsis."""
+    """Truncate a text to `max_length` characters. A truncated text ends in an ellipsis."""
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A Plotly figure with its height in pixels and a note below.
+    """A Plotly figure with a height in pixels and a note below the figure.
 
-    The `plot` may have colors such as `var(--name)`. A wide screen shows two `is_half` figures in
-    a row.
+    The `plot` may use colors such as `var(--name)`. A wide screen shows two `is_half` figures side
+    by side.
     """
 
     title: str
@@ -49,10 +49,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, expanded if `is_open`, with a note below.
+    """A table with a note below the table. The table is expanded if `is_open` is true.
 
-    A heading with a leading `#` marks a numeric column; the sign is not shown. Two leading spaces
-    indent the text of a cell.
+    A leading `#` in a heading marks a numeric column and is not shown. Two leading spaces indent
+    the text of a cell.
     """
 
     caption: str
@@ -67,12 +67,12 @@ class Table:
     def of(
         cls, caption: str, frame: pd.DataFrame, texts: Texts = NO_TEXTS, *, is_open: bool = False
     ) -> Self:
-        """Return the table of a frame; `texts` has functions that format columns."""
+        """Return the table of a frame. `texts` contains functions that format columns."""
         shown = frame.head(_MOST_ROWS)
         columns = [values.map(texts.get(str(name), _text)) for name, values in shown.items()]
         headings = []
         for name, values in frame.items():
-            heading = str(name)  # a user chose the name of a step
+            heading = str(name)  # step names are chosen by the user
             is_words = heading.isidentifier() and not heading.startswith("params_")
             plain = heading.replace("_", " ") if is_words else heading.removeprefix("params_")
             headings.append(f"{'#' * is_numeric_dtype(values)}{plain}")
@@ -92,7 +92,7 @@ def _text(cell: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines of text; those with a caption are folded, and of any number."""
+    """Lines of text. If a caption is given, the lines are folded and of any number."""
 
     lines: Sequence[str]
     caption: str = ""
@@ -106,7 +106,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to copy, and its purpose."""
+    """A command for the reader to copy, and the purpose of the command."""
 
     words: str
     purpose: str = ""
@@ -116,13 +116,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A confusion matrix of two classes whose threshold moves.
+    """A confusion matrix of two classes with a movable threshold.
 
     Attributes:
         classes: The negative and the positive class.
-        totals: Rows of both.
-        rows: Threshold, and rows of both classes that reach it, in ascending order.
-        start: Position of the threshold shown first.
+        totals: Numbers of rows of both classes.
+        rows: Thresholds in ascending order, each with the numbers of rows of both classes that
+            reach the threshold.
+        start: Position of the threshold that is shown first.
     """
 
     title: str
@@ -139,7 +140,7 @@ Part = Figure | Table | Text | Command | Threshold
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section: its parts, and a note on how to read them."""
+    """A section of a page: its parts, and a note that helps to read the parts."""
 
     id: str
     title: str
@@ -154,9 +155,9 @@ def _made_now() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A report: facts, lines and commands on the first screen, then sections by interest.
+    """A report: facts, lines and commands on the first screen, then sections by importance.
 
-    The `headline`, if any, is the most important number, in large letters.
+    The `headline`, if any, is the most important number, shown in large type.
     """
 
     title: str
@@ -174,7 +175,7 @@ _STYLE: dict[str, Any] = {
     "template": "none",
     "color_discrete_sequence": [f"var(--c{k})" for k in range(7)],  # Okabe and Ito 2008
 }
-STYLE = {**_STYLE, "render_mode": "svg"}  # a browser may lack WebGL, and paper does
+STYLE = {**_STYLE, "render_mode": "svg"}  # neither paper nor every browser has WebGL
 """Arguments of points and lines of Plotly Express."""
 DASHED = {"mode": "lines", "line": {"color": "var(--muted)", "dash": "dash"}}
 """Arguments of a line to compare with."""
@@ -183,7 +184,7 @@ _LONGEST_LABEL, _KEPT = 42, 20
 
 
 def sampled(frame: pd.DataFrame, column: str, n_rows: int = 2_000) -> pd.DataFrame:
-    """Return all rows, or an even sample of about `n_rows` with both extremes of a column."""
+    """Return all rows, or an even sample of about `n_rows` that keeps the extremes of a column."""
     if len(frame) <= n_rows:
         return frame
     always = {frame[column].idxmin(), frame[column].idxmax(), frame.index[-1]}
@@ -191,27 +192,27 @@ def sampled(frame: pd.DataFrame, column: str, n_rows: int = 2_000) -> pd.DataFra
 
 
 def sample_note(shown: pd.DataFrame, frame: pd.DataFrame, noun: str) -> str:
-    """Return how many rows a figure shows; empty if all."""
+    """Return a note on the number of rows that a figure shows; empty if all rows are shown."""
     total = counted(len(frame), noun)
     return f"{len(shown):,} of {total} are shown. " if len(shown) < len(frame) else ""
 
 
 def visible_losses(losses: pd.Series, words: LossWords) -> list[float]:
-    """Return an axis range, in users' numbers, that spreads the better losses, clips the worst."""
+    """Return an axis range, in displayed values, that shows the better losses in detail."""
     low, high = float(losses.min()), float(losses.quantile(0.85))
     margin = 0.08 * (high - low) or abs(low) * 0.1 or 1.0
     return sorted(map(words.number, (low - margin, high + margin)))
 
 
 def bars(frame: pd.DataFrame, y: str, **options: Any) -> Any:
-    """Return horizontal bars of Plotly Express, the first row on top."""
+    """Return a horizontal bar chart of Plotly Express, with the first row on top."""
     drawn = px.bar(frame, y=y, orientation="h", **_STYLE, **options)
     drawn.update_traces(error_x_color="var(--ink)")
     return with_labels(drawn, frame[y])
 
 
 def with_labels(drawn: Any, labels: Iterable[str]) -> Any:
-    """Put labels on the vertical axis, the first on top; long ones are cut in the middle."""
+    """Label the vertical axis from top to bottom, shortening long labels in the middle."""
     names = list(dict.fromkeys(labels))
     short = [n if len(n) <= _LONGEST_LABEL else f"{n[:_KEPT]}…{n[-_KEPT:]}" for n in names]
     return drawn.update_yaxes(

@@ -1,4 +1,4 @@
-"""The page of a study: the lines of `show`, the next commands, and a section for each figure."""
+"""The page that reports a study: the lines of `show`, useful commands, and all sections."""
 
 import shlex
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from prefect_tune.flows.wording.text import counted
 
 
 def study_page(report: StudyReport) -> ReportPage:
-    """Return the page of a study."""
+    """Return the page that reports a study."""
     view = report.summary
     created = datetime.fromtimestamp(report.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
     again, commands = report.reproduction, list[Command]()
@@ -57,7 +57,7 @@ def study_page(report: StudyReport) -> ReportPage:
 
 
 def verdict(report: StudyReport) -> str:
-    """Return the result in one sentence."""
+    """Return the result of the study as a sentence."""
     view, words = report.summary, report.summary.losses
     of, check = report.model.intervals.get(view.metric), view.usefulness
     chance = check.constant_loss if check and check.rows == "test" else view.chance_loss

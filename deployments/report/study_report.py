@@ -1,6 +1,6 @@
-"""The contents of a study's report: tables of its trials, its model, and how to reproduce it.
+"""The contents of a study's report: tables of trials, the model, and reproduction.
 
-All tables come from one pass over the trials. A program gets the tables from `report --json`.
+All tables come from one pass over the trials. The command `report --json` prints the tables.
 """
 
 import json
@@ -44,16 +44,17 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """Everything that determines a study, and the commands that repeat or extend it.
+    """Everything that determines a study, and the commands that repeat or extend the study.
 
     Attributes:
         command: Command that starts the study anew.
         resumed: Command that resumes the study.
-        longer: Command that resumes the study with twice its trials, and twice its budget or the
-            seconds that it took.
-        obstacle: Reason why no command repeats or extends the study; empty if one does.
-        repeats_itself: Whether the seed repeats the trials on one worker with a budget of trials.
-        facts: Data, split, space, method, metric and seed, with their digests; package versions.
+        longer: Command that resumes the study with twice the trials, and with twice the budget or
+            the time that the study took.
+        obstacle: Reason why no command can repeat or extend the study; empty if a command can.
+        repeats_itself: Whether the same seed gives the same trials on one worker with a fixed
+            number of trials.
+        facts: Data, split, space, method, metric and seed, with digests, and package versions.
     """
 
     command: Sequence[str]
@@ -66,17 +67,19 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class StudyReport:
-    """The contents of a study's report; `summary` is the output of `show --json`.
+    """The contents of a study's report. `summary` is the output of `show --json`.
 
     Attributes:
-        progress: Ended trials in the order of their ends; `seconds` is the study time.
-        incumbents: Trials that took the lead; losses of different fidelities are not comparable.
-        algorithms, paths: Use and losses of algorithms by step, and of paths; the best first.
+        progress: Ended trials, ordered by the time they ended. `seconds` is the study time.
+        incumbents: Trials that became the incumbent. Losses of different fidelities are not
+            comparable.
+        algorithms, paths: Number of uses and losses of each step's algorithms, and of paths, the
+            best first.
         step_times: Seconds and cache use of each step over all trials and folds.
-        trade_offs: Full trials with their cost and each measured quantity; `is_best` marks the
-            Pareto front.
+        trade_offs: Full trials with their costs and measured quantities. `is_best` marks the Pareto
+            front.
         members: Trials in the final model, by descending weight.
-        notes: Notes on how the data was read and on decisions, from the start of the study.
+        notes: Notes on data and decisions from the start of the study.
     """
 
     summary: StudyView
@@ -96,7 +99,7 @@ class StudyReport:
     series: Series | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all contents as JSON values; a table is a list of its rows."""
+        """Return all contents as JSON values. A table becomes a list of rows."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         tables = {name: _rows(table) for name, table in self.model.tables.items()}
         model = to_document(self.model, tables=tables)
@@ -116,9 +119,9 @@ _EXAMPLES = re.compile(r",? such as .*|(?<=numbers) from \S+ to [^\s,;)]+", re.D
 
 
 def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) -> StudyReport:
-    """Collect the report of a study; raises UnknownName if the study does not exist.
+    """Collect the contents of a study's report; raises UnknownName if there is no such study.
 
-    Values that few rows or patients have are named only if `rare_values` is set.
+    Values that occur in few rows or patients are named only if `rare_values` is true.
     """
     study, views = open_study(store, name), list[TrialView]()
     plan = study.plan
@@ -158,7 +161,7 @@ def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) 
 def trials_of(
     views: Sequence[TrialView], plan: StudyPlan, phases: Mapping[int, str | None]
 ) -> pd.DataFrame:
-    """Return the trials by number, with short names of columns, and the phase of each."""
+    """Return a table of trials by number, with short column names and each trial's phase."""
     table = table_of(views, plan, {}).drop(columns="state")
     table = table.rename(columns=lambda name: name.removeprefix("user_attrs_"))
     table = table.rename(columns={"number": "trial", "value": "loss"})
@@ -170,10 +173,10 @@ def trials_of(
 def progress_of(
     trials: pd.DataFrame, told: Iterable[Sequence[Any]]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the ended trials in the order of their ends, and the incumbents.
+    """Return the ended trials, ordered by the time they ended, and the incumbents.
 
-    `told` has number, seconds and incumbent of each report of a trial. A trial that was rerun
-    is listed only where it ended last.
+    `told` contains number, seconds and incumbent for each outcome of a trial. A trial that was
+    rerun is listed only once, at its latest end.
     """
     events = _frame(told, trial="Int64", seconds="float64", incumbent="Int64")
     events["seconds"] = events["seconds"].cummax()  # a killed session loses some seconds
@@ -188,9 +191,9 @@ def progress_of(
 
 
 def paths_of(trials: pd.DataFrame, steps: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return use and losses of each algorithm by step, and of each path, the best first.
+    """Return tables of uses and losses of each step's algorithms, and of paths, the best first.
 
-    Partial evaluations of a configuration are joined.
+    Partial evaluations of the same configuration are combined.
     """
     last = trials.drop_duplicates("configuration", keep="last").drop(columns=["loss", "trial"])
     full = trials[trials["loss"].notna() & trials["is_partial"].eq(False)].sort_values("loss")
@@ -216,10 +219,10 @@ def paths_of(trials: pd.DataFrame, steps: Sequence[str]) -> tuple[pd.DataFrame, 
 def importance_in(
     trials: pd.DataFrame, views: Sequence[TrialView], study: OpenedStudy
 ) -> Importance:
-    """Return the importance of each choice, or the reason for having none.
+    """Return the importance of each choice, or the reason why it cannot be estimated.
 
-    A configuration that a race stopped is usually bad. Its estimated loss is the loss of its first
-    folds, plus the mean difference to the other folds in full trials.
+    A configuration that a race stopped is usually bad. The estimated loss of such a configuration
+    is the loss of its first folds, plus the mean difference to the other folds in full trials.
     """
     n_folds, epochs = study.plan.options.folds or 1, study.plan.options.epochs or 0
     is_of_all = trials["subset"].eq(1.0) & trials["epochs"].fillna(epochs).eq(epochs)
@@ -241,7 +244,7 @@ def importance_in(
 
 
 def step_times_of(views: Sequence[TrialView]) -> pd.DataFrame:
-    """Return the cost of each step, including steps of failed trials, in the order of the steps."""
+    """Return the cost of each step in pipeline order, including steps of failed trials."""
     rows = [
         (cost["step"], cost["hit"], cost["seconds"], cost["load_seconds"])
         for view in views
@@ -252,14 +255,14 @@ def step_times_of(views: Sequence[TrialView]) -> pd.DataFrame:
     costs["made_seconds"] = costs["seconds"].where(costs["made"], 0.0)
     costs["saved_seconds"] = (costs["seconds"] - costs["load_seconds"]).where(costs["served"], 0.0)
     times = costs.drop(columns="seconds").groupby("step", sort=False).sum()
-    order = [*views[0].configuration] if views else []  # fixed steps are in no configuration
+    order = [*views[0].configuration] if views else []  # configurations lack fixed steps
     fixed = [step for step in times.index if step not in order]
     found = [step for step in order if step in times.index]
     return times.loc[[*fixed, *found]].reset_index()
 
 
 def trade_offs_of(views: Sequence[TrialView]) -> pd.DataFrame:
-    """Return the quantities of full trials by loss; `is_best` marks the Pareto front."""
+    """Return the quantities of full trials, ordered by loss. `is_best` marks the Pareto front."""
     rows = [
         (name, view.number, view.loss, value)
         for view in views
@@ -280,7 +283,7 @@ def trade_offs_of(views: Sequence[TrialView]) -> pd.DataFrame:
 def members_of(
     trials: pd.DataFrame, views: Sequence[TrialView], members: Sequence[WeightedTrial]
 ) -> pd.DataFrame:
-    """Return the trials in the final model, with loss and path, by descending weight."""
+    """Return the trials in the final model with loss and path, ordered by descending weight."""
     weights = {member.trial: member.weight for member in members}
     paths = {view.number: view.path for view in views if view.number in weights}
     found = _frame(weights.items(), trial="int64", weight="float64")
@@ -293,7 +296,7 @@ def members_of(
 
 
 def reproduction_of(study: OpenedStudy) -> Reproduction:
-    """Return how to reproduce a study."""
+    """Return the commands and facts that reproduce a study."""
     plan, problem, options = study.plan, study.plan.problem, study.plan.options
     method = METHODS.get(plan.method)
     seconds = options.budget

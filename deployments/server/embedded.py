@@ -1,7 +1,8 @@
-"""The private server: a Prefect server on loopback, one per home, shared by all its runs.
+"""The private server: a Prefect server on loopback, shared by all runs of a home folder.
 
-Each process that uses the server holds a shared lock, which the system releases however the process
-ends. The last process stops the server. If the last process was killed, the server ends by itself.
+Each process that uses the server holds a shared lock, which the system releases when the process
+ends for any reason. The last process that uses the server stops the server. If the last process was
+killed, the server ends by itself.
 """
 
 import fcntl
@@ -45,16 +46,16 @@ _START_SECONDS = 180.0
 
 
 class ServerFailed(RuntimeError):  # noqa: N818 - the name states the event
-    """The private server did not start; the message names the server's log."""
+    """The private server did not start. The message names the server's log file."""
 
 
 @contextmanager
 def local_server(*, keep: bool = False) -> Iterator[str]:
-    """Provide a Prefect server during the body; yield the URL of its API.
+    """Provide a Prefect server during the `with` block; yield the URL of the server's API.
 
-    If Prefect's settings or profile name a server, this server is used. Otherwise the private
-    server of this home is started or, if it runs already, shared. The last process that uses the
-    private server stops it, unless `keep` is true.
+    If Prefect's settings or profile name a server, the named server is used. If not, the private
+    server of the home folder is started or, if already running, shared. The last process that uses
+    the private server stops the server, unless `keep` is true.
 
     Raises:
         ServerFailed: If the private server does not start.
@@ -66,10 +67,11 @@ def local_server(*, keep: bool = False) -> Iterator[str]:
 
 @contextmanager
 def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterator["Launched"]:
-    """Provide a server like `local_server`, but do not wait until the server answers.
+    """Provide a server like `local_server`, without waiting until the server answers.
 
     `with_events` requests a server that records events and fires automations. If the private server
-    runs without event services, it is restarted unless it is in use; see `Launched.has_events`.
+    runs without event services, the server is restarted unless another process uses it; see
+    `Launched.has_events`.
     """
     if "prefect.settings" in sys.modules or may_be_configured():
         from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
@@ -89,14 +91,14 @@ def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterato
         ours = {
             PREFECT_API_URL: server.url,
             PREFECT_API_AUTH_STRING: read_secret(home() / "server"),
-            # Nothing on the private server waits for heartbeats, which would delay each flow run
-            # by a second.
+            # Nothing on the private server waits for heartbeats, which would delay each flow run by
+            # a second.
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
         }
         with temporary_settings(ours):
             try:
                 yield server
-            finally:  # sends pending events of this process, if there are any
+            finally:  # sends pending events of this process, if any
                 if "prefect_tune.tasks.sandbox.dask_runner" in sys.modules:
                     from prefect_tune.flows.running.event_loop import (  # noqa: PLC0415 - heavy
                         apart_from_loop,
@@ -110,7 +112,7 @@ def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterato
 
 @contextmanager
 def joined_server() -> Iterator[None]:
-    """Use the configured server or the running private server in the body; start none."""
+    """Use the configured server or a running private server, without starting a server."""
     if may_be_configured() or running_server(home() / "server") is None:
         yield
         return
@@ -153,9 +155,9 @@ def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
 
 @contextmanager
 def _loopback_without_proxy() -> Iterator[None]:
-    """During the body, send requests to this machine, which contain the secret, to no proxy.
+    """Send requests to this machine, which contain the secret, without a proxy.
 
-    Processes started in the body inherit the setting.
+    The setting lasts for the `with` block, and is inherited by processes started in the block.
     """
     before = {name: os.environ.get(name) for name in ("no_proxy", "NO_PROXY")}
     hosts = before["no_proxy"] or before["NO_PROXY"]
@@ -168,7 +170,7 @@ def _loopback_without_proxy() -> Iterator[None]:
 
 
 def _restart_if_killed(folder: Path) -> None:
-    """Restart a killed server at the same address; clients retry for a minute."""
+    """Restart a killed server at the same address. Clients retry requests for a minute."""
     server = noted_server(folder)
     if server is None or server.runs():
         return
@@ -179,7 +181,7 @@ def _restart_if_killed(folder: Path) -> None:
 
 
 def may_be_configured() -> bool:
-    """Return whether a server may be configured; cheap, because Prefect is not imported."""
+    """Return whether a server may be configured, cheaply and without importing Prefect."""
     if any(os.environ.get(name) for name in _CONFIGURING_VARIABLES):
         return True
     prefect_home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
@@ -192,16 +194,16 @@ def may_be_configured() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A server that may still be starting; `folder` is None unless the server is private."""
+    """A server that may still be starting. `folder` is None unless the server is private."""
 
     url: str
     folder: Path | None = None
     guard: ExitStack = field(default_factory=ExitStack)
-    has_events: bool = True  # unknown for other servers
+    has_events: bool = True  # assumed for servers other than the private server
 
     @property
     def shown(self) -> str:
-        """Address of the UI, and instructions to sign in."""
+        """Address of the Prefect UI, and instructions to sign in."""
         address = self.url.removesuffix("/api")
         if self.folder is None:
             return address
@@ -209,7 +211,7 @@ class Launched:
 
     @property
     def exports(self) -> str:
-        """Shell commands with which `prefect` uses the server in another shell."""
+        """Shell commands that make `prefect` use the server in another shell."""
         named = f"export PREFECT_API_URL={self.url}"
         if self.folder is None:
             return named
@@ -217,9 +219,9 @@ class Launched:
         return f'{named} PREFECT_API_AUTH_STRING="$(cat {file})"'
 
     def wait(self) -> None:
-        """Wait until the server answers; from then on, restart the server if it is killed.
+        """Wait until the server answers; afterwards, restart the server whenever it is killed.
 
-        Raises `ServerFailed` if the server ends or does not answer for 3 minutes.
+        Raises `ServerFailed` if the server ends or does not answer within 3 minutes.
         """
         until = monotonic() + _START_SECONDS
         while self.folder is not None:
@@ -241,7 +243,7 @@ class Launched:
 
 
 def task_run_page(task_run_id: str | None) -> str | None:
-    """Return the address of a task run's page, without asking the server; None if unknown."""
+    """Return the address of a task run's page without a request to the server, or None."""
     if not task_run_id:
         return None
     pages = os.environ.get("PREFECT_UI_URL")

@@ -1,8 +1,8 @@
-"""The initial database of a new home: Prefect's empty tables and block types.
+"""The initial database of a new home folder: Prefect's empty tables and block types.
 
-A server needs ten seconds to create both, and one second to check that both are complete. Therefore
-a template is created once per machine, and each home notes for which versions its database is
-complete.
+A server needs ten seconds to create tables and block types, and one second to check that both are
+complete. Therefore a template database is created once per machine, and each home folder has a file
+that lists the versions for which its database is complete.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.empty_databas
 
 
 def seed_database(folder: Path) -> None:
-    """Copy the template of an empty database into a new home, if there is a template."""
+    """Copy the template database into a new home folder, if there is a template."""
     database, template = folder / _FILE, _template()
     if not database.exists() and template.exists():
         with atomic_file(database) as temporary:  # a killed process must not leave half a file
@@ -37,19 +37,19 @@ def seed_database(folder: Path) -> None:
 
 
 def note_block_types(folder: Path) -> None:
-    """Note that the database of a home has the block types of the installed versions."""
+    """Note that a home folder's database has the block types of the installed versions."""
     make_private_file(folder / _NOTE)
     (folder / _NOTE).write_text(_versions())
 
 
 def has_block_types(folder: Path) -> bool:
-    """Return whether the database of a home has the block types of the installed versions."""
+    """Return whether a home folder's database has the block types of the installed versions."""
     note = folder / _NOTE
     return note.is_file() and note.read_text() == _versions()
 
 
 def prepare_template() -> None:
-    """Create the template of this machine, unless there is one."""
+    """Create the template database of this machine, unless the template exists."""
     template = _template()
     if template.exists():
         return

@@ -1,8 +1,8 @@
-"""The program of the private server: Prefect's application, which ends once it is unused.
+"""The program of the private server: Prefect's application, which ends when no process uses it.
 
     python -m prefect_tune.deployments.server.guarded FOLDER PORT
 
-Processes that used the server may have been killed, so the server must end by itself.
+The server must end by itself, because the processes that used the server may have been killed.
 """
 
 import gc
@@ -22,7 +22,7 @@ _STOP_SECONDS = 20.0
 
 
 def main() -> None:
-    """Run Prefect's server in this process."""
+    """Run the Prefect server in this process."""
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
     Thread(target=_end_when_unused, args=(folder,), daemon=True, name="users").start()
     gc.disable()  # garbage collection takes a sixth of the start time
@@ -35,7 +35,7 @@ def main() -> None:
     app = create_app()
     gc.freeze()
     gc.enable()
-    os.umask(0o077)  # private, because the database has parameters of runs
+    os.umask(0o077)  # private, because the database holds parameters of runs
     uvicorn.run(
         app,
         host="127.0.0.1",
@@ -50,8 +50,8 @@ def _end_when_unused(folder: Path) -> None:
         if not folder.exists():
             _end()
         with (
-            suppress(Exception),  # this thread must survive
-            exclusive(folder),  # nobody starts another server until this one has ended
+            suppress(Exception),  # the thread must survive any error
+            exclusive(folder),  # no other server starts until this server has ended
             users_file(folder) as users,
         ):
             if not kept_file(folder).exists() and is_unused(users):

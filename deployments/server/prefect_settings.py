@@ -1,4 +1,4 @@
-"""Settings of Prefect that apply unless the user has set them."""
+"""Prefect settings that apply unless the user has set them."""
 
 import logging
 import os
@@ -38,7 +38,7 @@ _WITHOUT_EVENTS = {
 QUIET_CONSOLE: Mapping[str, str] = {
     # The command line reports studies itself; Prefect's log lines go to the server only.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # otherwise each event of an outage is printed
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # or each event of an outage is printed
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
 }
 """Environment of the command line, read when Prefect is first imported."""
@@ -49,14 +49,14 @@ _PREFECT_LOGGERS = ("prefect.", "EventsWorker", "APILogWorker")
 
 
 def set_defaults(environment: Mapping[str, str]) -> None:
-    """Set those environment variables that are not set yet."""
+    """Set environment variables, unless already set."""
     for name, value in environment.items():
         os.environ.setdefault(name, value)
 
 
 @contextmanager
 def mute_prefect_console() -> Iterator[None]:
-    """During the body, send Prefect's log lines to the server, but not to the console."""
+    """Send Prefect's log lines to the server, but not to the console, during the `with` block."""
     from prefect.logging.handlers import PrefectConsoleHandler  # noqa: PLC0415 - heavy
 
     def is_not_of_prefect(record: logging.LogRecord) -> bool:  # a new function per thread
@@ -71,7 +71,7 @@ def mute_prefect_console() -> Iterator[None]:
 
 
 def server_environment(folder: Path, *, with_events: bool = False) -> dict[str, str]:
-    """Return the environment of the private server; its working folder must be `folder`.
+    """Return the environment of the private server, whose working folder must be `folder`.
 
     `with_events` turns on the services that record events and fire automations.
     """

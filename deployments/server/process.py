@@ -1,4 +1,4 @@
-"""The process of the private server: starting, finding and stopping it."""
+"""Starting, finding and stopping the process of the private server."""
 
 import fcntl
 import json
@@ -31,20 +31,20 @@ from prefect_tune.storage.processes import is_running, process_start
 
 
 def users_file(folder: Path) -> IO[str]:
-    """Open the file for the lock (`fcntl.flock`) that processes hold while they use the server."""
+    """Open the lock file (`fcntl.flock`) that processes lock while they use the server."""
     return private_file(folder / "users.lock")
 
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Hold the lock for starting and stopping the server."""
+    """Hold the lock that is needed to start or stop the server."""
     with private_file(folder / "start.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def is_unused(users: IO[str]) -> bool:
-    """Return whether no other process uses the server; if so, acquire the users' lock."""
+    """Return whether no other process uses the server; if none does, lock `users`."""
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -58,19 +58,19 @@ def kept_file(folder: Path) -> Path:
 
 
 def private_file(path: Path) -> IO[str]:
-    """Open a new file for writing that only its owner can read."""
+    """Open a new file for writing that is readable by its owner only."""
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     os.fchmod(descriptor, 0o600)
     return os.fdopen(descriptor, "w")
 
 
 def secret_file(folder: Path) -> Path:
-    """Return the path of the file with the secret."""
+    """Return the path of the file that holds the server's secret."""
     return folder / "auth"
 
 
 def made_secret(folder: Path) -> str:
-    """Return the secret for a new server; replace a secret that other users could read."""
+    """Return the secret for a new server, replacing any secret that other users could read."""
     file = secret_file(folder)
     if not file.exists() or file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         file.unlink(missing_ok=True)
@@ -100,7 +100,7 @@ _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A server process, identified by process id and start time, and the URL of its API."""
+    """A server process, identified by process id and start time, with the URL of its API."""
 
     pid: int
     started: float
@@ -110,15 +110,15 @@ class ServerProcess:
 
     @property
     def port(self) -> int:
-        """Port of the API."""
+        """Port of the server's API."""
         return urlsplit(self.url).port or 0
 
     def runs(self) -> bool:
-        """Return whether the process is running."""
+        """Return whether the server process is running."""
         return is_running(self.pid, self.started)
 
     def answers(self) -> bool:
-        """Return whether this very process answers at the URL; others must not get the secret."""
+        """Return whether it is this process that answers at the URL, to protect the secret."""
         found = []
         with suppress(psutil.NoSuchProcess):
             found = psutil.Process(self.pid).net_connections("tcp4")
@@ -132,14 +132,14 @@ class ServerProcess:
 
 
 def noted_server(folder: Path) -> ServerProcess | None:
-    """Return the server last started in a folder, running or not."""
+    """Return the server that was last started in a folder, running or not."""
     with suppress(FileNotFoundError, ValueError, TypeError):
         return ServerProcess(**json.loads((folder / _NOTE).read_text()))
     return None
 
 
 def running_server(folder: Path) -> ServerProcess | None:
-    """Return the running server of a folder (it may still be starting), or None."""
+    """Return the server of a folder if the server is running or starting; otherwise None."""
     server = noted_server(folder)
     return server if server is not None and server.runs() else None
 
@@ -147,7 +147,7 @@ def running_server(folder: Path) -> ServerProcess | None:
 def start_server(
     folder: Path, port: int | None = None, *, with_events: bool = False
 ) -> ServerProcess:
-    """Start a server in a folder, on a given or free port; do not wait for an answer."""
+    """Start a server in a folder, on a given or free port, without waiting for an answer."""
     if port is None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))  # binds to a free port
@@ -165,7 +165,7 @@ def start_server(
         process = subprocess.Popen(  # noqa: S603 - our own command
             [*_COMMAND, str(folder), str(port)],
             env=server_environment(folder, with_events=with_events) | environment,
-            cwd=folder,  # folder of the database; Prefect settings elsewhere are for other servers
+            cwd=folder,  # folder of the database, and free of settings for other servers
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -179,12 +179,12 @@ def start_server(
 
 
 def stop_server(folder: Path) -> None:
-    """Stop the server of a folder and its child processes, gracefully first."""
+    """Stop the server of a folder and its child processes, first gracefully, then by force."""
     server = noted_server(folder)
     if server is not None and server.runs():
         answers = server.answers()
         if answers:
-            note_block_types(folder)  # created before the server listens
+            note_block_types(folder)  # block types exist before the server listens
         # A server that does not answer yet has no work to finish.
         os.killpg(server.pid, signal.SIGTERM if answers else signal.SIGKILL)
         until = monotonic() + _STOP_SECONDS

@@ -1,6 +1,6 @@
 """Terminal output, one module per subject.
 
-- `study`, `series`, `trial`, `artifact`, `comparison`: contents of a store
+- `study`, `trial`, `artifact`, `comparison`: contents of a store
 - `live`: a running study
 - `exported`: an exported model with its requirements
 - `console`: the terminal that all views print to

@@ -1,4 +1,4 @@
-"""Views of artifacts (a list, or one in full) and of the whole store."""
+"""Terminal output on artifacts (lists or single artifacts) and on the whole store."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ _MOST_TRIALS = 10
 
 
 def print_artifacts(entries: Sequence[Entry]) -> None:
-    """Print artifacts, one per line."""
+    """Print artifacts, one artifact per line."""
     names = "step", "algorithm", "size", "cost", "hits"
     table = Table(uncut_column("key"), *names, uncut_column("last used"), "study", box=None)
     for entry in entries:
@@ -43,7 +43,7 @@ def print_artifacts(entries: Sequence[Entry]) -> None:
 def print_artifact(
     entry: Entry, detail: Mapping[str, Any], trials: Sequence[str], *, final_fold: int
 ) -> None:
-    """Print one artifact: origin, files, contents, and the trials that used it."""
+    """Print an artifact: origin, files, contents, and the trials that used the artifact."""
     lineage = detail["lineage"] or {}
     is_final = entry.fold == final_fold
     rows = "all training rows (final model)" if is_final else f"fold {entry.fold}"
@@ -71,7 +71,7 @@ def print_artifact(
 
 
 def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
-    """Print one file of an artifact, with a preview of its contents."""
+    """Print a file of an artifact, with a preview of the contents."""
     size = format_bytes(file["size_bytes"])
     CONSOLE.print(line("  ", bold(file["name"]), f" {size} {file['url']}"))
     if "unreadable" in contents:
@@ -96,7 +96,7 @@ def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None
 
 
 def print_totals(totals: CacheTotals, records_bytes: int) -> None:
-    """Print sizes and counts of a store."""
+    """Print the sizes and counts of a store."""
     n_steps = totals.hits + totals.misses
     share = f" ({100 * totals.hits / n_steps:.0f}%)" if n_steps else ""
     sizes = totals.size_bytes, totals.budget_bytes, records_bytes
@@ -116,7 +116,7 @@ def print_totals(totals: CacheTotals, records_bytes: int) -> None:
 
 
 def print_verification(found: Verification, *, is_repaired: bool = False) -> None:
-    """Print the faults found in a store, and whether they were repaired."""
+    """Print the faults that were found in a store, and any repairs."""
     for what in ("damaged", "missing", "orphans"):
         for name in getattr(found, what):
             CONSOLE.print(f"{what}: {name}")

@@ -1,4 +1,4 @@
-"""Comparisons: the standings of the methods."""
+"""Terminal output on comparisons: the standings of the methods."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ HOW_RANKED = (
 
 
 def ranking(standings: Standings) -> pd.DataFrame:
-    """Return the table of methods, best first; `#` marks a column of numbers."""
+    """Return the table of methods, best first. `#` marks a column of numbers."""
     words = LossWords(standings.metric)
     scores = f"#test {words.name}", f"#cross-validated {words.name}"
     columns = ("method", "#rank", "#p", *scores, "#configurations")
@@ -37,7 +37,7 @@ def ranking(standings: Standings) -> pd.DataFrame:
 
 
 def facts(standings: Standings) -> list[str]:
-    """Describe what was compared, without properties that differ between pooled comparisons."""
+    """Describe the comparison, without properties that differ between pooled comparisons."""
     known = {
         "data": standings.data,
         "space": standings.space,
@@ -49,7 +49,7 @@ def facts(standings: Standings) -> list[str]:
 
 
 def print_comparison(standings: Standings, files: Sequence[str]) -> None:
-    """Print the methods, one per line, best first; `files` have the curves."""
+    """Print the methods, one per line, best first. `files` are the files of curves."""
     title = standings.comparison or f"{len(files)} comparisons"
     CONSOLE.print(line(bold(title), f": {', '.join(facts(standings))}"))
     shown = ranking(standings)

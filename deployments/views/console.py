@@ -1,4 +1,4 @@
-"""The terminal for views: plain text, never markup. Cheap to import."""
+"""Printing to the terminal as plain text, never as markup. The module is cheap to import."""
 
 import os
 from contextlib import suppress
@@ -16,7 +16,7 @@ from prefect_tune.flows.wording.text import printable
 def echo(text: Any, *, err: bool = False) -> None:
     """Print a line to standard output or standard error."""
     if err:
-        with suppress(OSError):  # if standard error goes to a full disk, the study must not end
+        with suppress(OSError):  # a full disk behind standard error must not end the study
             click.echo(printable(str(text)), err=True)
     else:
         echo_as_is(printable(str(text)))
@@ -28,27 +28,27 @@ def echo_as_is(text: str, *, nl: bool = True) -> None:
 
 
 class PlainConsole(Console):
-    """A console that never interprets text as markup, because text may come from anyone."""
+    """A console that never interprets text as markup, because texts come from users."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return a text unchanged except for masked passwords and control characters."""
+        """Return a text with passwords and control characters masked, but otherwise unchanged."""
         kept = {name: options[name] for name in ("justify", "overflow") if name in options}
         return Text(printable(text), style=options.get("style", ""), **kept)
 
 
 def bold(text: str) -> tuple[str, str]:
-    """Return a bold part of a `line`."""
+    """Return a text as a bold part for `line`."""
     return text, "bold"
 
 
 def line(*parts: str | tuple[str, str]) -> Text:
-    """Return a text from parts with optional styles."""
+    """Return a line of text, assembled from parts with optional styles."""
     styled = [(part, "") if isinstance(part, str) else part for part in parts]
     return Text.assemble(*((printable(text), style) for text, style in styled))
 
 
 def uncut_column(header: str) -> Column:
-    """Return a column that is never cut, for values to be used in other commands."""
+    """Return a column that is never truncated, for values that users copy into commands."""
     return Column(header, no_wrap=True, overflow="ignore")
 
 

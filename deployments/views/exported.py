@@ -1,4 +1,4 @@
-"""Exported models: their properties, requirements, and the code to load them."""
+"""Terminal output on exported models: properties, requirements, and code to load a model."""
 
 from platform import python_version
 
@@ -10,7 +10,7 @@ _MOST_MEMBERS = 5
 
 
 def print_exported(exported: Exported, file: str, card: str | None) -> None:
-    """Print an exported model, its file, and the file of the model card, if there is one."""
+    """Print an exported model, its file, and the file of the model card, if any."""
     loss, losses = exported.test_loss, LossWords(exported.metric)
     tested = "" if loss is None else f", {losses.name} on the test rows {losses.of(loss)}"
     weights = exported.weights

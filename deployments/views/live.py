@@ -1,4 +1,4 @@
-"""Progress of a running study, on a terminal, in a log or in a notebook."""
+"""Progress of a running study in a terminal, a log or a notebook."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ _REFRESHES = 2
 
 @contextmanager
 def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
-    """Yield the observer that suits the output; live lines need a terminal with UTF-8."""
+    """Yield the observer that suits the output. Live lines need a terminal with UTF-8."""
     console = PlainConsole(stderr=True, highlight=False)
     if json_lines:
         yield _JsonLines()
@@ -42,7 +42,7 @@ def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
 
 
 class _Silent:
-    """Observer that prints only warnings."""
+    """Observer that prints nothing except warnings."""
 
     def note(self, text: str) -> None:
         """Print nothing."""
@@ -58,7 +58,7 @@ class _Silent:
 
 
 class _Lines(_Silent):
-    """Observer that prints a plain line per trial to standard error."""
+    """Observer that prints one plain line per trial to standard error."""
 
     def note(self, text: str) -> None:
         echo(text, err=True)
@@ -68,7 +68,7 @@ class _Lines(_Silent):
 
 
 class _JsonLines(_Silent):
-    """Observer that prints a line of JSON per trial and per warning to standard output."""
+    """Observer that prints one line of JSON per trial and per warning to standard output."""
 
     def warn(self, text: str) -> None:
         echo_as_is(json.dumps({"warning": text}, separators=(",", ":")))
@@ -83,14 +83,14 @@ _BAR_WIDTH = 8
 
 
 class LiveLines:
-    """Lines at the bottom of a terminal; rich cuts them at the terminal's height."""
+    """Lines at the bottom of a terminal, which rich limits to the height of the terminal."""
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
         self.failures: deque[str] = deque(maxlen=_LAST_FAILURES)
 
     def __rich__(self) -> Group:
-        """Return the state of the study, the running trials, and the last failures."""
+        """Return the state of the study, the running trials, and the latest failures."""
         progress = self.progress
         if progress is None:
             return Group()
@@ -120,7 +120,7 @@ class LiveLines:
 
 
 class _Terminal(_Silent):
-    """Observer with live lines at the bottom; failures, new incumbents and notes scroll above."""
+    """Observer with live lines at the bottom and other output scrolling above the live lines."""
 
     def __init__(self, console: PlainConsole, lines: LiveLines) -> None:
         self._console, self._lines = console, lines
@@ -145,14 +145,14 @@ class _Terminal(_Silent):
 
 
 def is_notebook() -> bool:
-    """Return whether this process runs a notebook."""
+    """Return whether this process is the kernel of a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return hasattr(shell, "kernel")
 
 
 @contextmanager
 def without_widget_warning() -> Iterator[None]:
-    """During the body, suppress tqdm's advice to install widgets, because no method shows bars."""
+    """Suppress tqdm's advice to install widgets, because no method shows progress bars."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="IProgress not found")  # of tqdm, used by Optuna
         yield
@@ -178,7 +178,7 @@ class NotebookLine:
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:
-        """Show the state of the study, if it has changed."""
+        """Show the state of the study, if the state has changed."""
         if (line := progress.status_line()) != self._status:
             self._status = line
             self._show(line)

@@ -1,4 +1,4 @@
-"""Standard output, reserved for the result of a command; cheap to import.
+"""Standard output, reserved for the result of a command. The module is cheap to import.
 
 Output of libraries (Python or C) and of child processes goes to standard error.
 """
@@ -22,17 +22,17 @@ _STAYS: list[bool] = []
 
 
 def stay_apart() -> None:
-    """Redirect all other output to standard error until this process ends."""
+    """Redirect all output except results to standard error until this process ends."""
     _STAYS.append(True)
 
 
 def result_stream() -> IO[str]:
-    """Return the stream for results: `sys.stdout` unless redirected."""
+    """Return the stream for results, which is `sys.stdout` unless redirected."""
     return _APART[-1] if _APART else sys.stdout
 
 
 class DynamicResultStream:
-    """Proxy of the current stream for results, for a console that is used with several streams."""
+    """Proxy of the current result stream, because a console outlives the streams of commands."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(result_stream(), name)
@@ -40,10 +40,11 @@ class DynamicResultStream:
 
 @contextmanager
 def result_apart() -> Iterator[None]:
-    """During the body, print results to standard output, and all else to standard error.
+    """Keep standard output for results, and print all other output to standard error.
 
-    After `stay_apart`, the redirection lasts until the process ends, because C libraries flush at
-    exit. If a Python program calls a command, its standard output is restored.
+    The redirection ends with the `with` block, so that a Python program that calls a command gets
+    its standard output back. After `stay_apart`, the redirection lasts until the process ends,
+    because C libraries flush output at exit.
     """
     former, is_own = sys.stdout, _is_of_process(sys.stdout)
     results = _moved_results() if is_own else former
@@ -57,7 +58,7 @@ def result_apart() -> Iterator[None]:
             flush_streams()
             os.dup2(results.fileno(), 1)
         if is_own:
-            with suppress(OSError, click.ClickException):  # already reported by the write
+            with suppress(OSError, click.ClickException):  # already reported when written
                 results.close()
         if not (is_own and _STAYS):
             sys.stdout = former

@@ -1,4 +1,4 @@
-"""Studies, as a list or in summary."""
+"""Terminal output on studies and series: lists and summaries."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ def print_summary(view: StudyView, *, notes: bool = False) -> None:
 
 
 def print_studies(views: Sequence[StudyView]) -> None:
-    """Print studies, one per line."""
+    """Print studies, one study per line."""
     table = Table(
         uncut_column("study"), "state", "method", "metric", "best", "trials", "failed", "data",
         box=None,
@@ -52,7 +52,7 @@ def print_studies(views: Sequence[StudyView]) -> None:
 
 
 def print_all_series(found: Sequence[Series]) -> None:
-    """Print series, one per line."""
+    """Print series, one series per line."""
     table = Table(
         uncut_column("series"), "metric", "runs", "last study", "state", "champion", box=None
     )
@@ -70,7 +70,7 @@ def print_all_series(found: Sequence[Series]) -> None:
 
 
 def print_series(series: Series) -> None:
-    """Print a series with its runs, one per line."""
+    """Print a series with its runs, one run per line."""
     target = series.question.get("target")
     of_target = f" of {target}" if target else ""
     runs = counted(len(series.runs), "run")

@@ -1,4 +1,4 @@
-"""Views of trials: a list, or one trial explained with pipeline, result, times and code."""
+"""Terminal output on trials: lists, or one trial with pipeline, result, times and code."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ _MOST_CHOICES = 4
 
 
 def print_trial(found: ExplainedTrial, *, task_run: str | None = None) -> None:
-    """Print a trial; `task_run` is the address of its task run in the Prefect UI, if known."""
+    """Print a trial. `task_run` is the address of the trial's page in the Prefect UI, if known."""
     trial, evaluation = found.trial, found.trial.evaluation
     CONSOLE.print(_title(found))
     for text in _asked(found, task_run):
@@ -196,7 +196,7 @@ def _constraints(found: ExplainedTrial) -> Table:
 
 
 def first_trials(trials: Iterable[TrialView]) -> dict[int, int]:
-    """Return the first trial of the configuration of each resumed trial."""
+    """Return, for each resumed trial, the first trial of the same configuration."""
     begun: dict[bytes, int] = {}
     first = {t.number: begun.setdefault(t.configuration_text, t.number) for t in trials}
     return {number: start for number, start in first.items() if number != start}
@@ -209,9 +209,10 @@ def print_trials(
     *,
     empty: str = "no trials",
 ) -> None:
-    """Print trials, one per line, with the reasons of failures and the fidelities of others.
+    """Print trials, one per line, with the fidelity or the reason for the failure.
 
-    `first` has the first trial of each resumed trial, and `empty` is printed if there are none.
+    `first` maps each resumed trial to the first trial of the same configuration. If there are no
+    trials, `empty` is printed.
     """
     words, parts = LossWords(plan.metric), [plan.whole.part(trial.query) for trial in trials]
     fidelity = ("fidelity",) if any(parts) else ()

@@ -1,5 +1,5 @@
-"""The sections of a study's report, in the order of a reader's questions.
+"""The sections of a study's report, in the order of readers' questions.
 
-- `model`: quality on the test rows, use of columns, data, members.
-- `search`: progress, importance, paths, costs, decisions; times of steps, failures.
+- `model`: quality on the test rows, importance of columns, data, members.
+- `search`: progress, importance of choices, paths, costs, decisions, times of steps, failures.
 """

@@ -1,4 +1,4 @@
-"""The final model: its quality on the test rows, what it uses, its data, and its members."""
+"""Sections on the final model: quality on the test rows, columns used, data and members."""
 
 import shlex
 from collections.abc import Iterator
@@ -37,12 +37,12 @@ _SHARES = {"range": [-0.02, 1.02], "tickformat": ".0%"}
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage; a dash for nan."""
+    """Return a share as a percentage, or as a dash if the share is nan."""
     return "-" if isnan(share) else f"{share:.1%}"
 
 
 def quality_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section; without test rows or a model, it gives the reason."""
+    """Yield the section on quality or, without test rows or a model, the reason for its absence."""
     model, note, parts = report.model, "", list[Part]()
     if model.is_judged:
         parts = [*_measures(report), *_classes(model), *_numbers(model)]
@@ -125,7 +125,7 @@ def _classes(model: ModelReport) -> Iterator[Part]:
 
 
 def _against_perfect(bins: pd.DataFrame, x: str, y: str, name: str) -> Any:
-    """Return a line of bins with their intervals, and the diagonal."""
+    """Return a line through bins with their intervals, and the diagonal of perfect models."""
     ends = {"error_y": bins["high"] - bins[y], "error_y_minus": bins[y] - bins["low"]}
     drawn = px.line(bins, x=x, y=y, markers=True, **ends, **STYLE)
     line = [bins[x].min(), bins[x].max()]
@@ -151,7 +151,7 @@ def _numbers(model: ModelReport) -> Iterator[Part]:
 
 
 def uses_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section on strength and direction of columns or codes, and on dependence."""
+    """Yield the section on the effects of columns or codes: strength, direction, dependence."""
     model, title, words = report.model, "What the model uses", LossWords(report.model.measure)
     what = "code" if report.summary.is_of_events else "column"
     if "effects" not in model.tables:
@@ -214,7 +214,7 @@ def _dependence(model: ModelReport) -> Iterator[Part]:
             for k, (label, line) in enumerate(points.groupby("label", sort=False))
         ]  # fmt: skip
         axes = {"xaxis": {"title": {"text": name}}, "yaxis": {"title": {"text": score}}}
-        plot = {"data": data, "layout": axes}  # Plotly Express is slow for so many figures
+        plot = {"data": data, "layout": axes}  # Plotly Express is slow for many figures
         yield Figure(f"Mean prediction by {name}", plot, 260, is_half=True)
 
 
@@ -256,7 +256,7 @@ def _coverage(model: ModelReport) -> Table:
 
 
 def model_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section: members and code of the final model."""
+    """Yield the section on the members and the code of the final model."""
     view, parts = report.summary, list[Part]()
     if len(report.members) > 1:
         texts = {"loss": report.summary.losses.of, "weight": percent}

@@ -1,4 +1,4 @@
-"""The search (loss over time, importance of choices, paths, costs, decisions) and its operation."""
+"""Sections on the search (loss, importance, paths, costs, decisions) and on its operation."""
 
 import shlex
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ def _progress(report: StudyReport) -> Iterator[Part]:
 
 
 def _importance(report: StudyReport) -> Iterator[Part]:
-    """Yield the importance of choices, or the reason for having none."""
+    """Yield the importance of choices, or the reason why no importance can be given."""
     found, title = report.importance, "Importance of choices"
     learned = counted(found.n_configurations, "configuration")
     predicted = f"{100 * max(found.r2 or 0.0, 0.0):.0f}% of the variance of unseen configurations"
@@ -116,7 +116,7 @@ def _importance(report: StudyReport) -> Iterator[Part]:
 
 
 def input_name(of: Input) -> str:
-    """Return the name of a choice: of the algorithm of a step, or of a hyperparameter."""
+    """Return the name of a choice, which is a step's algorithm or a hyperparameter."""
     if of.hyperparameter is None:
         return f"{of.step}: algorithm"
     return f"{of.step}: {of.hyperparameter} of {of.algorithm}"
@@ -143,7 +143,7 @@ def _paths(report: StudyReport) -> Iterator[Part]:
 
 
 def _trade_offs(report: StudyReport) -> Iterator[Part]:
-    """Yield loss against cost, and against each measured quantity."""
+    """Yield plots of loss against cost and against each measured quantity."""
     for name in dict.fromkeys([*report.trade_offs["quantity"], *report.summary.constraints]):
         found = report.trade_offs[report.trade_offs["quantity"] == name]
         if len(found) > 1:
@@ -177,7 +177,7 @@ def _trade_off(report: StudyReport, quantity: str, found: pd.DataFrame) -> Itera
 
 
 def operations_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if any step ran or failed."""
+    """Yield the section on times of steps and failures, if any step ran or failed."""
     parts = [*_step_times(report), *_failures(report)]
     if parts:
         asking = format_seconds(report.summary.seconds.asking)
