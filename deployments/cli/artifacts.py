@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def artifacts() -> None:
-    """Inspect, verify and prune the cached step results of a store."""
+    """Inspect, verify and prune the cached steps of a store."""
 
 
 @artifacts.command("ls")
@@ -36,7 +36,7 @@ def artifacts_ls(
     step: str | None,
     limit: int | None,
 ) -> None:
-    """List cached step results, newest first."""
+    """List cached steps, newest first."""
     from prefect_tune.deployments.views.artifact import print_artifacts
     from prefect_tune.storage.inspection import listed
 
@@ -53,7 +53,7 @@ def artifacts_ls(
 @click.argument("key")
 @reading_store
 def artifacts_show(opened: "ArtifactStore", key: str) -> None:
-    """Show a cached step result: contents, origin and trials. KEY may be the start of a key."""
+    """Show a cached step: contents, origin and trials. KEY may be the start of a key."""
     from prefect_tune.deployments.views.artifact import print_artifact
     from prefect_tune.flows.reading.lookup import load_code_of, trials_using
     from prefect_tune.storage.inspection import describe
@@ -76,7 +76,7 @@ def artifacts_show(opened: "ArtifactStore", key: str) -> None:
 @click.option("--part", default="train", show_default=True, help="train, held_out or estimator.")
 @reading_store
 def artifacts_export(opened: "ArtifactStore", key: str, file: str, *, part: str) -> None:
-    """Write part of a cached step result to FILE, as Parquet or as a pickled estimator."""
+    """Write a part of a cached step to FILE, as Parquet or as a pickled estimator."""
     from prefect_tune.flows.reading.lookup import load_code_of, trials_using
     from prefect_tune.flows.starting.output_files import check_output
     from prefect_tune.storage.codec import decode
@@ -131,8 +131,8 @@ def artifacts_stats(opened: "ArtifactStore") -> None:
 def artifacts_verify(opened: "ArtifactStore", *, is_repair: bool) -> None:
     """Check every file of the store against its digest. Exit with 1 if any file is wrong.
 
-    --repair removes damaged step results from the cache, which recomputes them on demand, and
-    deletes files that are not in the index. Damaged records are only reported.
+    --repair removes damaged and incomplete steps from the cache and deletes files that are not in
+    the index. Removed steps are recomputed on demand. Damaged records are only reported.
     """
     from prefect_tune.deployments.views.artifact import print_verification
     from prefect_tune.storage.inspection import repair, verify
@@ -151,7 +151,7 @@ def artifacts_verify(opened: "ArtifactStore", *, is_repair: bool) -> None:
 @click.option("--to", "size", required=True, metavar="SIZE", help="Target size, such as 5GB.")
 @reading_store
 def artifacts_prune(opened: "ArtifactStore", *, size: str) -> None:
-    """Evict the least recently used step results until the cache is at most SIZE. Records stay."""
+    """Evict the least recently used steps until the cache is at most SIZE. Records stay."""
     from prefect_tune.flows.wording.text import format_bytes, parse_bytes
 
     evicted = opened.prune(parse_bytes(size, "to"))

@@ -50,7 +50,7 @@ def spaces(name: str | None) -> None:
 @click.argument("name", required=False, shell_complete=complete_methods)
 @printing
 def methods(name: str | None) -> None:
-    """List the search methods, or explain the options of the method NAME."""
+    """List the search methods, or explain the options of method NAME."""
     from prefect_tune.optimizers.registry import METHODS, method_named
 
     if name is not None:

@@ -190,7 +190,7 @@ def study_rm(store: "ArtifactStore", name: str) -> None:
 @RARE_VALUES
 @reading_store
 def report(store: "ArtifactStore", study: str, *, out: str | None, rare_values: bool) -> None:
-    """Write a report of STUDY as a single HTML file that works offline.
+    """Write a report of STUDY: one HTML file that needs no network.
 
     If STUDY is the name of a series, the newest study of the series is used. The first screen shows
     the result and useful commands. The sections below show the quality of the model on the test
