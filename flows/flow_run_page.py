@@ -94,7 +94,7 @@ def shown_on_page(
 
 
 class FlowRunPage:
-    """The page of a flow run, kept up to date by an observer that also calls `observer`.
+    """Observer that keeps the page of a flow run up to date and passes calls to `observer`.
 
     Runs of the same series or deployment share artifact keys, so Prefect shows their artifacts as
     versions of one artifact. `outage` reports an unreachable server.

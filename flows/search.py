@@ -1,4 +1,4 @@
-"""The search loop: ask the method, start trials in free slots, and tell the method outcomes.
+"""The search loop: asks the method for trials, starts the trials, and tells the outcomes.
 
 `TimeLimit` predicts how long the next trial may take.
 """
@@ -41,8 +41,8 @@ class TimeLimit:
 
     The first trial of a model's algorithm may use a share of the remaining worker-seconds (see
     `Costs.allowed_seconds`). The limit of later trials is the predicted median cost plus three
-    standard deviations. Each limit is at least a quarter of the remaining time. This minimum itself
-    stays between 5 and 30 s and, for a trial on a subset of the rows, below 1.5 times the allowed
+    standard deviations. Each limit is at least a quarter of the remaining time. This minimum stays
+    between 5 and 30 s and, for a trial on a subset of the rows, below 1.5 times the allowed
     seconds. Without a time budget, no limit exceeds the plan's `most_seconds`. A rerun trial gets
     2.5 times `most_seconds`.
     """
@@ -79,7 +79,7 @@ class TimeLimit:
         return min(most, max(limits))
 
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
-        """Return the longest duration that a pilot may predict for a trial to start, or None.
+        """Return the highest pilot prediction with which a trial may start; None without a pilot.
 
         On large data, a pilot on few rows precedes the first trial of a model's algorithm or of
         another potentially slow algorithm. Returns None if no pilot is needed: for small data, for
@@ -142,8 +142,8 @@ class StudySearch:
     """One search in a study.
 
     Attributes:
-        numbers: Numbers of the only trials that the search may run; None for a search without
-            restriction.
+        numbers: Numbers of the trials to which the search is restricted; None if the search is not
+            restricted.
         reserve: Function that returns the seconds to reserve for work after the search. The
             function's argument is the largest possible reserve, a quarter of the budget.
         requests: Requests to end the run. After a request, running trials are finished, but no

@@ -166,8 +166,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     """Tune a pipeline: search for the best algorithms and hyperparameters.
 
     If you call the flow from Python, `data` can also be a DataFrame of pandas, polars, pyarrow or
-    another library. With a DataFrame, `target` can also be the target values, and `test` a
-    DataFrame.
+    another library. If `data` is a DataFrame, `target` can also be the target values, and `test`
+    can also be a DataFrame.
 
     Returns:
         The summary that `prefect-tune show --json` prints.

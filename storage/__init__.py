@@ -19,15 +19,15 @@ Artifacts:
 Database:
     `schema`: All tables.
     `database`: Connections to SQLite or PostgreSQL.
-    `opening`: The claim that ties a store's folder to its database, and upgrades.
+    `opening`: The claim that ties a store's folder to its database, and upgrades of tables.
     `ledger`: Studies and their events.
     `series`: Series of studies.
     `lease`: Locks on artifacts, studies and series, held by one process at a time.
     `processes`: Identities of processes.
 Faults:
-    `masking`: Hiding of passwords.
+    `masking`: Masking of passwords.
     `waiting`: Waiting for unreachable stores, and deferred signals.
     `notices`: Warnings to the user.
 
-No module needs an estimator. Only `blocks` and the signing key of `codec` use Prefect.
+Only `blocks` and the signing key of `codec` use Prefect.
 """

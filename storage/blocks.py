@@ -1,7 +1,7 @@
 """The Prefect block that holds a store's address, so that deployments open the store by name.
 
-A Prefect server finds the block through the entry point `prefect.collections`. To register it by
-hand, run `prefect block register -m prefect_tune.storage.blocks`.
+A Prefect server finds the block through the entry point `prefect.collections`. To register the
+block manually, run `prefect block register -m prefect_tune.storage.blocks`.
 
     ArtifactStoreBlock(url="s3://bucket/store", database=SecretStr("postgresql+psycopg://...")).save("main")
     store = ArtifactStoreBlock.load("main").open()

@@ -159,7 +159,7 @@ def key_fingerprint() -> str:
 
 
 def sign(key: bytes, where: str, data: bytes | memoryview) -> str:
-    """Return the HMAC-SHA256 of a file's bytes, 64 hexadecimal digits.
+    """Return the HMAC-SHA256 of a file's bytes as 64 hexadecimal digits.
 
     `where` is the folder and name of the file, so that a signature is valid for one file only.
     """

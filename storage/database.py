@@ -99,7 +99,7 @@ class _SqliteFile:
     def check_descriptors(self) -> None:
         """Raise ProcessExhausted if other code has closed the file descriptors of this process.
 
-        The number of a closed descriptor is reused, so SQLite would write to another file.
+        The number of a closed descriptor can be reused, so SQLite could write to another file.
         """
         with suppress(OSError):
             if os.path.samestat(os.fstat(self._canary), self._null):
@@ -129,7 +129,7 @@ class _SqliteFile:
     def connecting(
         self, _dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]
     ) -> None:
-        """Handle SQLAlchemy's event before a connection: never create the file of a known store.
+        """Handle SQLAlchemy's event `do_connect`, so that a known store's file is never created.
 
         In a read-only folder, SQLite cannot write the log that readers need, so the file is opened
         as immutable.

@@ -160,7 +160,7 @@ class Pins:
         seconds: float,
         released: Sequence[str] | None = None,
     ) -> None:
-        """Pin artifacts for `seconds`; release the owner's pins of `released`, or its others."""
+        """Pin artifacts for `seconds`; release the owner's other pins, or only `released`."""
         table = pin_table.c
 
         def change(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Inspection of a store: descriptions of artifacts, and verification and repair of a store."""
+"""Inspection of a store: descriptions of artifacts, verification, and repair."""
 
 import json
 from collections.abc import Mapping

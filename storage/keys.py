@@ -1,7 +1,7 @@
 """Keys, digests and record ids.
 
 A key is a hash of the way an artifact was made, and a digest is a hash of bytes. Keys and content
-digests start with a tag, so that hashes of different kinds never collide. A record id is a path
+digests also hash a tag, so that hashes of different kinds never collide. A record id is a path
 inside `records/`. Artifacts are grouped by the first two digits of the key, so that no folder grows
 too large.
 """
@@ -33,7 +33,7 @@ def canonical_json(value: Any) -> str:
 
 
 def prefix_key(lineage: Mapping[str, Any]) -> str:
-    """Return the SHA-256 hash of an artifact's lineage (JSON values), 64 hexadecimal digits."""
+    """Return the SHA-256 hash of an artifact's lineage (JSON values) as 64 hexadecimal digits."""
     tagged = f"prefect-tune prefix {ARTIFACT_FORMAT}\n{canonical_json(lineage)}"
     return hashlib.sha256(tagged.encode()).hexdigest()
 
@@ -44,7 +44,7 @@ def artifact_folder(key: str) -> str:
 
 
 def digest(data: bytes | memoryview) -> str:
-    """Return the BLAKE3 hash of bytes, 64 hexadecimal digits."""
+    """Return the BLAKE3 hash of bytes as 64 hexadecimal digits."""
     return blake3(data).hexdigest()
 
 
@@ -57,7 +57,7 @@ def file_digest(file: FileIO) -> str:
 
 
 def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
-    """Return the BLAKE3 hash of a tag and a sequence of byte strings, 64 hexadecimal digits.
+    """Return the BLAKE3 hash of a tag and a sequence of byte strings, as 64 hexadecimal digits.
 
     Sequences that split the same bytes differently have different hashes.
     """

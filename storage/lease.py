@@ -141,7 +141,7 @@ class LeaseBook:
         return self._database.url == database.url and name in self._held and not self._is_closed
 
     def close(self) -> None:
-        """Stop renewing leases, after any renewal in progress. Leases still held then expire."""
+        """Stop renewing leases, after any renewal in progress. Leases still held will expire."""
         with self._lock:
             self._is_closed, renewer = True, self._renewer
         if renewer is not None:

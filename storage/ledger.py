@@ -66,7 +66,7 @@ class LedgerEvent:
 
 
 class Ledger:
-    """Studies and their events. If `lease` is given, changes without it raise LeaseLost."""
+    """Studies and their events. If `lease` is given, changes raise LeaseLost unless it is held."""
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
         self._database, self._lease = database, lease
@@ -195,11 +195,11 @@ class Ledger:
         )
 
     def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
-        """Return the documents of a study's trials, ordered by number, optionally by state."""
+        """Return the documents of a study's trials by number, restricted to `states` if given."""
         return list(self.each_trial(study, *states))
 
     def each_trial(self, study: str, *states: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the documents of a study's trials, ordered by number, in bounded memory."""
+        """Yield the documents of a study's trials by number, in bounded memory; see `trials`."""
         table = trial_table.c
         query = select(table.number, table.body).where(table.study == study)
         if states:

@@ -2,7 +2,7 @@
 
 The claim, a file in the folder, holds the id of the store. Opening a new store creates its tables,
 and opening an older store upgrades its tables. To change the tables, edit `storage.schema`, raise
-`SCHEMA` there to N, and add a function to `_UPGRADES` that turns schema N - 1 into N by Alembic
+`SCHEMA` there to N, and add a function to `_UPGRADES` that upgrades schema N - 1 to N with Alembic
 operations:
 
     def _to_n(op: "Operations") -> None:

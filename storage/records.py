@@ -123,7 +123,7 @@ class Records:
         def enter(connection: Connection) -> dict[str, Part]:
             """Add the record to the database; return the parts of the record that it replaces.
 
-            If the call is repeated after an outage, no parts may be returned.
+            A call that is repeated after an outage may return no parts.
             """
             insert_new(connection, record_table, [{"id": record, **values}])
             query = select(record_table.c.parts).where(here).with_for_update()
@@ -176,8 +176,8 @@ class Records:
     def is_whole(self, record: str) -> bool:
         """Return whether a record exists and every part is undamaged.
 
-        If this host has a copy of a remote file, the digest of the copy is checked, and only the
-        size of the remote file.
+        If this host has a copy of a remote file, the digest of the copy and the size of the remote
+        file are checked.
         """
         try:
             for name, part in self.parts(record).items():

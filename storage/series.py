@@ -66,7 +66,7 @@ class Reused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Decision whether the model of a study becomes the champion.
+    """Decision on whether the model of a study becomes the champion.
 
     Attributes:
         reason: Reason for the decision, as a text for users.
@@ -102,7 +102,7 @@ class SeriesRun:
         state: State of the study. Only `read_series` sets this attribute.
         loss: Loss of the incumbent when the model was last judged.
         test_loss: Loss of the model on the test rows when the model was last judged.
-        decision: Latest decision whether the model becomes the champion.
+        decision: Latest decision on whether the model becomes the champion.
         skipped: Number of later runs that ended at once because nothing had changed.
     """
 

@@ -1,9 +1,9 @@
 """Outages of databases, buckets and folders: causes of errors, and waiting until a store answers.
 
 Storage errors have three causes. An unreachable store may come back by itself, a full disk needs a
-person, and a lack of file handles or memory concerns this process only. Errors with other causes
-are raised unchanged. Calls to an unreachable store are repeated for at most five minutes, after
-growing pauses of at most five seconds. Waiting does not count as a trial's time.
+person's help, and a lack of file handles or memory concerns this process only. Errors with other
+causes are raised unchanged. Calls to an unreachable store are repeated for at most five minutes,
+after growing pauses of at most five seconds. Waiting does not count as a trial's time.
 
 A signal must not interrupt an open transaction, because the transaction would block all other
 processes. Python can run a signal handler between any two instructions of the main thread. A
@@ -243,7 +243,7 @@ def retry_while_unreachable(
     """Make an idempotent call, and repeat the call until an outage has ended.
 
     Failed attempts count as waiting. A study gets one warning per address (`what`). If the outage
-    lasts too long, the last error is raised. Errors that are no outage are raised at once, and so
+    lasts too long, the last error is raised. Errors that are not outages are raised at once, and so
     is the error of an outage that a nested call has already waited for. A thread that cleans up
     after an interrupt does not wait for outages.
     """
@@ -280,7 +280,7 @@ _MOST_RETRY_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Calls `beat` in a thread every `seconds`, until stopped.
+    """Calls `beat` every `seconds` in a thread, until the heartbeat is stopped.
 
     If `beat` fails, the user gets one warning per outage. The warning begins with the text
     `outage`.

@@ -163,7 +163,7 @@ def artifacts_prune(opened: "ArtifactStore", *, size: str) -> None:
 
 
 def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
-    """Return the only artifact whose key begins with `text`. May raise `BadInput`."""
+    """Return the only artifact whose key begins with `key`. May raise `BadInput`."""
     found = opened.index.select(beginning=key, present_only=False)
     if len(found) != 1:
         from prefect_tune.tasks.bad_input import BadInput

@@ -17,7 +17,7 @@ from prefect_tune.deployments.views.console import echo
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Import without garbage collection. Later collections skip objects created meanwhile."""
+    """Switch off garbage collection during imports. Later collections skip imported objects."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -158,12 +158,12 @@ def export(
     file runs no code. A pickle loads without prefect-tune, unless the rows are patient events. A
     model trained on a table accepts DataFrames, and treats them as `prefect-tune predict` treats
     files. The first step of the model reads rows by the schema of the training data. A pickle
-    contains the code of the first step. With --matrix, the model has no such step, and takes
+    contains the code of the first step. With --matrix, the model omits the first step, and takes
     numbers and pandas categories. The pickle then contains code of prefect-tune only if another
     step is a class of prefect-tune.
 
-    The model card is a Markdown file (.md) with the name of FILE. If a file with this name exists
-    and is not a model card, nothing is written.
+    The model card is a Markdown file (.md) with the name of FILE. If a file with the card's name
+    exists and is not a model card, nothing is written.
     """
     study, file = _arguments(series, study, file, "FILE")
     file_format, card_file = format_from_suffix(file, _MODELS), Path(file).with_suffix(".md")

@@ -126,7 +126,7 @@ def add_options(
 def check_named(options: StudyOptions) -> None:
     """Raise BadInput or UnknownName if the options name a missing file, metric or method.
 
-    The same checks are repeated when the data is read, but only after seconds of imports.
+    Reading the data repeats these checks, but only after imports that take seconds.
     """
     if options.method is not None:
         method_named(options.method)

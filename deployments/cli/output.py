@@ -46,7 +46,7 @@ def write_table(frame: "pd.DataFrame", out: str) -> None:
 
 @contextmanager
 def atomic_output(out: str) -> Iterator[Path]:
-    """Yield a temporary path. The file written there becomes `out` after the `with` block."""
+    """Yield a temporary path. A file written to the path becomes `out` after the `with` block."""
     from prefect_tune.storage.local_files import atomic_file
 
     with _writing(out, "file"), atomic_file(Path(out)) as path:
@@ -90,7 +90,7 @@ def wants_json() -> bool:
 
 
 def emit(document: Callable[[], Any], text: str | Callable[[], object]) -> None:
-    """Print a result: with --json, the result of `document`; without, `text` or its result."""
+    """Print a result: the value of `document` with --json, and `text` without --json."""
     if wants_json():
         print_json(document())
     elif isinstance(text, str):

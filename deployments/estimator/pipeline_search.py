@@ -279,7 +279,7 @@ class PipelineSearch(BaseEstimator):
         return predicted_scores(self.best_estimator_, rows, self._classes(), method)
 
     def _metric(self) -> str | None:
-        """Return the metric's name; None if the target decides. Raises for an invalid metric."""
+        """Return the metric's name; None if the target decides; raise if the metric is invalid."""
         if self.predicts is None:
             return self.metric
         if self.predicts not in DEFAULT_METRICS:
@@ -300,7 +300,7 @@ class PipelineSearch(BaseEstimator):
         return None
 
     def _predicts(self) -> Predicts:
-        """Return the kind of target, which is fitted, given or assumed."""
+        """Return the kind of target: known after `fit`, given, or assumed."""
         if hasattr(self, "best_estimator_"):
             return "classification" if hasattr(self, "classes_") else "regression"
         return self._known_target() or "classification"

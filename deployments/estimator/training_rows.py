@@ -96,8 +96,8 @@ def with_groups(
     """Return the rows with a column of groups, and the name of the group column.
 
     Groups are given either by `groups`, with one label per row, or by `column`, the name of a
-    column of X. Raises BadInput if both are given, or if labels are missing, of several types, or
-    not one per row.
+    column of X. Raises BadInput if both arguments are given, or if labels are missing, of several
+    types, or not one per row.
     """
     if groups is None:
         return X, column

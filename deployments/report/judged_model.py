@@ -80,7 +80,7 @@ class ModelReport:
         is_balanced: Whether any member was trained with balanced class weights.
         effects_of, n_sample, n_codes: Trial in which effects were measured, number of test rows
             used, and number of columns or codes.
-        measure: Name of the loss by whose increase the effects are measured.
+        measure: Name of the loss whose increase measures an effect.
         n_hidden: Number of codes that are not named because too few patients have them.
     """
 

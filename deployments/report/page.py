@@ -92,7 +92,7 @@ def _text(cell: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines of text. If a caption is given, the lines are folded and of any number."""
+    """Lines of text. Lines with a caption are folded, and their number is not limited."""
 
     lines: Sequence[str]
     caption: str = ""

@@ -73,7 +73,7 @@ def verdict(report: StudyReport) -> str:
 
 
 def reproduction_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section."""
+    """Yield the section that tells how to reproduce the study."""
     again = report.reproduction
     note = "The same command and seed repeat the search, but the method uses the seconds of trials."
     if again.repeats_itself:
@@ -86,7 +86,7 @@ def reproduction_section(report: StudyReport) -> Iterator[Section]:
 
 
 def series_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if the study belongs to a series."""
+    """Yield the section on the series, if the study belongs to a series."""
     if (series := report.series) is None:
         return
     words, runs = losses_of(series), series.runs

@@ -73,8 +73,7 @@ class StudyReport:
         progress: Ended trials, ordered by the time they ended. `seconds` is the study time.
         incumbents: Trials that became the incumbent. Losses of different fidelities are not
             comparable.
-        algorithms, paths: Number of uses and losses of each step's algorithms, and of paths, the
-            best first.
+        algorithms, paths: Uses and losses of each step's algorithms, and of paths, the best first.
         step_times: Seconds and cache use of each step over all trials and folds.
         trade_offs: Full trials with their costs and measured quantities. `is_best` marks the Pareto
             front.

@@ -53,9 +53,9 @@ class ServerFailed(RuntimeError):  # noqa: N818 - the name states the event
 def local_server(*, keep: bool = False) -> Iterator[str]:
     """Provide a Prefect server during the `with` block; yield the URL of the server's API.
 
-    If Prefect's settings or profile name a server, the named server is used. If not, the private
-    server of the home folder is started or, if already running, shared. The last process that uses
-    the private server stops the server, unless `keep` is true.
+    If Prefect's settings or profile name a server, the named server is used. Without a named
+    server, the private server of the home folder is started or, if already running, shared. The
+    last process that uses the private server stops the server, unless `keep` is true.
 
     Raises:
         ServerFailed: If the private server does not start.
@@ -181,7 +181,7 @@ def _restart_if_killed(folder: Path) -> None:
 
 
 def may_be_configured() -> bool:
-    """Return whether a server may be configured, cheaply and without importing Prefect."""
+    """Return whether a server may be configured, without the slow import of Prefect."""
     if any(os.environ.get(name) for name in _CONFIGURING_VARIABLES):
         return True
     prefect_home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
@@ -243,7 +243,7 @@ class Launched:
 
 
 def task_run_page(task_run_id: str | None) -> str | None:
-    """Return the address of a task run's page without a request to the server, or None."""
+    """Return the address of a task run's page without asking the server; None if unknown."""
     if not task_run_id:
         return None
     pages = os.environ.get("PREFECT_UI_URL")

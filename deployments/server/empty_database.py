@@ -37,7 +37,7 @@ def seed_database(folder: Path) -> None:
 
 
 def note_block_types(folder: Path) -> None:
-    """Note that a home folder's database has the block types of the installed versions."""
+    """Record that a home folder's database has the block types of the installed versions."""
     make_private_file(folder / _NOTE)
     (folder / _NOTE).write_text(_versions())
 

@@ -49,7 +49,7 @@ def facts(standings: Standings) -> list[str]:
 
 
 def print_comparison(standings: Standings, files: Sequence[str]) -> None:
-    """Print the methods, one per line, best first. `files` are the files of curves."""
+    """Print the methods, one per line, best first. `files` are the files with the curves."""
     title = standings.comparison or f"{len(files)} comparisons"
     CONSOLE.print(line(bold(title), f": {', '.join(facts(standings))}"))
     shown = ranking(standings)

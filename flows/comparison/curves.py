@@ -28,9 +28,9 @@ def curve_of(
 
     The columns are `CURVE_COLUMNS`. `trials` counts each configuration once. `trials`, `seconds`
     and `ask_seconds` are totals from the start of the study to the end of the trial. `loss` is
-    given only for full trials. `incumbent` is the best trial at the end of the trial.
-    `incumbent_loss` is given only for full incumbents, because losses of partial trials are not
-    comparable. `test_loss` is the test loss of the final model, repeated in all rows.
+    given only for full trials. `incumbent` is the best trial so far. `incumbent_loss` is given only
+    for full incumbents, because losses of partial trials are not comparable. `test_loss` is the
+    test loss of the final model, repeated in all rows.
     """
     opened = open_study(store, study)
     plan, facts = opened.plan, opened.facts

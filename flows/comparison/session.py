@@ -38,7 +38,7 @@ _TICK_SECONDS = 0.5
 
 
 def run_replicates(comparison: Comparison, to_do: Sequence[Replicate]) -> None:
-    """Run replicates from the current flow run. If a replicate raises an error, end all.
+    """Run replicates from the current flow run; after an error, end all replicates.
 
     A replicate that ends without a model only causes a note. Raises the first error, and `Pause` or
     `Abort` if the flow run was suspended or cancelled.
@@ -119,7 +119,7 @@ class _CommonObserver(LoggingObserver):
             self.observer.warn(text)
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
-        """Show the progress but not the trial, because all studies have too many trials."""
+        """Show only the progress, because a comparison has too many trials to show."""
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:

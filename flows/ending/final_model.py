@@ -1,4 +1,4 @@
-"""The final model of a study: refits the chosen trials on all training rows and scores it."""
+"""Refits the chosen trials of a study on all training rows, and scores the final model."""
 
 from collections.abc import Callable
 from contextlib import suppress

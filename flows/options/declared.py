@@ -180,7 +180,7 @@ class StudyOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """Parsed options of a comparison, without options that studies share."""
+    """Parsed options that only a comparison has."""
 
     # fmt: off
     methods: str | None = declare("Methods to compare, separated by commas. Options follow a colon, as in flash:variant=paper:r=5.", group="Search", metavar="METHODS", default_text=lambda: ",".join(m.name for m in METHODS.without_plugins() if m.compared_by_default))

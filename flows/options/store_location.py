@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def home() -> Path:
-    """Return `PREFECT_TUNE_HOME` or, if unset, a folder of the user. May raise `BadInput`."""
+    """Return `PREFECT_TUNE_HOME` or, if unset, a user data folder. May raise `BadInput`."""
     if named := os.environ.get("PREFECT_TUNE_HOME"):
         return Path(named).expanduser().resolve()
     if os.path.expanduser("~") == "~":  # noqa: PTH111 - pathlib raises

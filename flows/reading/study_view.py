@@ -133,7 +133,7 @@ class StudyView(ModelFacts):
 
     @property
     def losses(self) -> LossWords:
-        """Texts for losses in the study's metric."""
+        """Formatter of losses in the study's metric."""
         return LossWords(self.metric)
 
     @property
@@ -203,7 +203,7 @@ class StudyView(ModelFacts):
 def read_study(
     store: ArtifactStore, name: str, *collectors: Callable[[TrialView], None]
 ) -> StudyView:
-    """Read a study in one pass over its trials, in constant memory. Collectors get each trial.
+    """Read a study in one pass over its trials, in constant memory. Collectors receive each trial.
 
     Raises `UnknownName` if the study does not exist, and `DatabaseDamaged` if stored documents were
     changed or damaged.

@@ -41,7 +41,7 @@ class LoadedStudy:
 
     @property
     def best_trial(self) -> int:
-        """Number of the best trial, an argument for `trial`.
+        """Number of the best trial, for use with `trial`.
 
         Raises `ValueError` if no trial is complete yet, or if no trial meets the constraints.
         """
@@ -79,7 +79,7 @@ class LoadedStudy:
             return explained_trial(store, self.name, number).to_json()
 
     def pipeline(self, number: int) -> "Pipeline":
-        """Return the pipeline of a trial, unfitted.
+        """Return the unfitted pipeline of a trial.
 
         Raises `BadInput` if the trial does not exist, or if this machine has another version of the
         space.
@@ -110,8 +110,8 @@ class LoadedStudy:
             optuna.importance.get_param_importances(study, params=["fit model", "rescale"])
             optuna.visualization.plot_optimization_history(study)
 
-        The parameters are named `step` and `step/algorithm/hyperparameter`. Raises `BadInput` if
-        this machine has another version of the space.
+        Each step is a parameter, and each hyperparameter is named `step/algorithm/hyperparameter`.
+        Raises `BadInput` if this machine has another version of the space.
         """
         from prefect_tune.flows.results.optuna_study import optuna_study  # noqa: PLC0415 - heavy
 

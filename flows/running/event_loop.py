@@ -36,7 +36,7 @@ class LoopSafeFlow(Flow[P, Result]):
 
 
 def plain(value: Any) -> Any:
-    """Return a parameter that Prefect may store: a path as string, a URL without its signature."""
+    """Return a parameter as Prefect may store it: paths as strings, URLs without signatures."""
     value = fspath(value) if isinstance(value, PathLike) else value
     return without_signature(value) if isinstance(value, str) else value
 

@@ -112,7 +112,7 @@ def prepare_run(
 
 @dataclass(frozen=True)
 class _Run:
-    """A run of a series that has yet to start or resume a study, or end at once."""
+    """A run of a series, before the decision to start or resume a study or to end at once."""
 
     locked: LockedSeries
     given: StudyRequest
@@ -293,7 +293,8 @@ def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) ->
 
     Trials outside the space, or violating the constraints of the new study, are skipped. The prior
     also names configurations to evaluate first. If the number of trials is given, at most half of
-    the trials are used for these configurations. Initial configurations from the user replace them.
+    the trials are used for these configurations. Initial configurations from the user replace these
+    configurations.
     """
     trials: list[PriorTrial] = []
     used: list[str] = []

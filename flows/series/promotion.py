@@ -41,9 +41,9 @@ def decide_promotion(
     """Decide whether the model of a study becomes the champion, unless already decided.
 
     `locked` is the series if a run of the series holds its lease, and None if a person resumed the
-    study by name. With None, the decision is made only if the series still has the study and no run
-    holds the lease. A failed comparison also counts as a decision. Raises `StoreLost` if the store
-    becomes unusable.
+    study by name. If `locked` is None, the decision is made only if the series still has the study
+    and no run holds the lease. A failed comparison also counts as a decision. Raises `StoreLost` if
+    the store becomes unusable.
     """
     name, store = study.plan.options.series, study.store
     if name is None or not store.records.exists(model_record(study.name)):

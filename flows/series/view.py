@@ -51,7 +51,7 @@ def series_json(store: ArtifactStore, series: Series) -> dict[str, Any]:
 
 
 def losses_of(series: Series) -> LossWords:
-    """Return the texts for losses in the metric of a series."""
+    """Return the formatter of losses in the metric of a series."""
     return LossWords(str(series.question["metric"]))
 
 

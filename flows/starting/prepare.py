@@ -66,7 +66,7 @@ class Handover(Generic[Prepared]):
             self._offers.reset(token)
 
     def take(self, parameters: Mapping[str, Any]) -> Prepared | None:
-        """Return a value offered with equal parameters, only once, and handle signals again."""
+        """Return the value offered with equal parameters, but only once; handle signals again."""
         offers = self._offers.get([])
         if not offers or offers[0][0] != dict(parameters):
             return None
@@ -83,8 +83,8 @@ class PreparedStudy:
         notes: Notes for the user about data and decisions.
         since: Time by `time.monotonic` at which the budget starts.
         is_compared: Whether the study is part of a comparison. The studies of a comparison run at
-            the same time, each with one worker and its own cache area, and `workers` is their
-            number.
+            the same time, each with one worker and its own cache area, and `workers` is the number
+            of studies.
         has_shown_notes: Whether the user has seen the notes.
     """
 
@@ -116,7 +116,7 @@ class PreparedStudy:
         return {**parameters, "study": self.name}
 
     def release(self) -> None:
-        """Release locks that are held until the flow run has ended. This class holds none."""
+        """Release locks that are held until the flow run has ended; this class has no locks."""
 
     def finished(self) -> dict[str, Any] | None:
         """Return the summary of the study if it is complete; otherwise None."""

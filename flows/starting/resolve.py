@@ -184,7 +184,7 @@ def check_method(
 
 @contextmanager
 def _reported_for(option: str, remedy: str = "") -> Iterator[None]:
-    """Convert a method's errors in the `with` block to `BadInput` that names an option."""
+    """Convert a method's errors in the `with` block to `BadInput` errors that name an option."""
     try:
         yield
     except (UnknownName, BadInput):

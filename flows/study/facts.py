@@ -1,6 +1,6 @@
 """The result of a study so far (best trials, final model, warnings) as a typed document.
 
-Cheap to import, because every command that shows a study needs it.
+The module is cheap to import, because every command that shows a study needs it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,8 +91,8 @@ class ModelCheck(Usefulness):
 
     Attributes:
         rows: Rows that were compared: `test`, or `held-out` if there are no test rows.
-        is_useless: Whether neither test rows nor held-out rows show that the model beats the
-            constant.
+        is_useless: Whether neither test rows nor held-out rows show that the model beats a constant
+            prediction.
         rare_class: Class with less than a tenth of the training rows, if any.
     """
 

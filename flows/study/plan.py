@@ -1,6 +1,6 @@
 """The plan of a study: all settings with which the study is started or resumed.
 
-Cheap to import, because every command that shows a study needs it.
+The module is cheap to import, because every command that shows a study needs it.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class StudyPlan:
         options: Options with resolved defaults. Options of the session are kept as given.
         predicts: `classification` or `regression`; None if the data alone decided the kind of
             target.
-        aside: Columns whose values define the groups of a constraint, but are not features.
+        aside: Columns that define the groups of a constraint but are not features.
         earlier_seconds: Mean seconds of each algorithm in earlier studies, as in `Objective`.
         fixed_test: Columns whose hash selects the test rows of a series (empty for groups and
             patients); None if the test rows are selected by seed or time.

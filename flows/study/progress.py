@@ -102,7 +102,7 @@ class Progress:
 
     @property
     def losses(self) -> LossWords:
-        """Texts for losses in the study's metric."""
+        """Formatter of losses in the study's metric."""
         return LossWords(self.metric)
 
     @property
@@ -116,7 +116,7 @@ class Progress:
         return min(bounds, default=None)
 
     def part(self, trial: Trial | None) -> str:
-        """Return the fidelity of a trial as text; an empty text for a full evaluation."""
+        """Return the fidelity of a trial as text; empty for a full evaluation."""
         return "" if trial is None else self.whole.part(trial.query.to_json())
 
     def best_line(self) -> str:
@@ -148,7 +148,7 @@ class Progress:
 
 
 class Observer(Protocol):
-    """Follows a study."""
+    """Follows the progress of a study."""
 
     def note(self, text: str) -> None:
         """Receive a note that is meant for the user."""

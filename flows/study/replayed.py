@@ -35,7 +35,7 @@ def study_objective(
     epochs: int | None = None,
     earlier_seconds: tuple[PortableSeconds, ...] = (),
 ) -> Objective:
-    """Return the objective of a study. The test rows have no influence."""
+    """Return the objective of a study, which does not depend on the test rows."""
     n_classes, strata = len(dataset.classes), dataset.strata
     folds = [split.training(fold, strata) for fold in range(split.n_folds)]
     is_common = split.is_training & ~np.isin(strata, split.rare_classes(strata))

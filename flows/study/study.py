@@ -2,8 +2,8 @@
 
 Every event is in the ledger before it has consequences: a proposal before the trial starts, an
 outcome before the next proposal. The next process that opens the study therefore finds the exact
-state. The output of trials is stored by this process, because workers on other machines may have no
-access to the store.
+state of the study. The output of trials is stored by this process, because workers on other
+machines may have no access to the store.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -256,7 +256,7 @@ class Study:
             self.store.index.pins.release(study_lease(self.name))
 
     def _with_leaders(self, facts: StudyFacts) -> StudyFacts:
-        """Return facts with the incumbent or, if none, the trial closest to the constraints."""
+        """Return facts with the incumbent or with the trial nearest to the constraints."""
         best = self.incumbent
         nearest = self.optimizer.history.nearest_infeasible if best is None else None
         return replace(

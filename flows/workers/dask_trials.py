@@ -148,7 +148,7 @@ class DaskTrials:
         n_sharing: int = 1,
         scheduler: str | None = None,
     ) -> Iterator["DaskTrials"]:
-        """Start workers for trials by `started_pool`. After the `with` block, stop running trials.
+        """Start workers for trials with `started_pool`; after the `with` block, stop all trials.
 
         The cores of this machine are shared evenly by `n_sharing` studies. Raises `BadInput` if the
         scheduler cannot be reached or a worker is unsuitable.

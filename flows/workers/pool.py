@@ -1,8 +1,8 @@
 """The Dask workers that may run tasks of a study, and the tasks that run on these workers.
 
-Each task is bound to one worker, to keep Dask from restarting the task of a dead worker on other
-workers, up to three times. If the worker of a task has died, the task is returned to the caller,
-who may submit it again.
+Each task is bound to one worker, because Dask would restart the task of a dead worker on other
+workers up to three times. If the worker of a task has died, the task is returned, and the caller
+decides whether to submit the task again.
 """
 
 import asyncio

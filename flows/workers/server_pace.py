@@ -71,7 +71,7 @@ class ServerPace:
         return _REPORTS[self._level] if self._task_runs == "auto" else self._task_runs
 
     def may_submit(self, n_reported: int) -> bool:
-        """Return whether the server can take another trial; with `auto`, report more or less."""
+        """Return whether the server can take another trial; with `auto`, adapt the reporting."""
         is_behind = self._lag > _LAG_ALLOWED
         if is_behind or n_reported - self._counted_at >= _COUNT_EVERY:
             self._lag = self._missing(n_reported)

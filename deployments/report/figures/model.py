@@ -219,7 +219,7 @@ def _dependence(model: ModelReport) -> Iterator[Part]:
 
 
 def data_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section."""
+    """Yield the section on the data."""
     model, parts = report.model, list[Part]()
     note = (
         f"{counted(model.n_training, 'training row')} and {counted(model.n_rows, 'test row')}. "

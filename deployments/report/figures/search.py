@@ -44,7 +44,7 @@ _MOST_GROUPS = 20
 
 
 def search_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if any trial has ended."""
+    """Yield the section on the search, if any trial has ended."""
     makers = (_progress, _importance, _paths, _trade_offs)
     parts = [part for make in makers for part in make(report)]
     if lines := [*report.summary.decision_lines(), *report.summary.method_notes]:
