@@ -29,14 +29,14 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked_values
 
 _LEAST_SECONDS = 5.0
-"""Shortest interval between updates."""
+"""Shortest interval between updates of the page."""
 _SHARE = 0.01
-"""Share of the time that updates may take, because each update reads the study."""
+"""Largest share of the time that updates may take, because each update reads the study."""
 _LAST_SECONDS, _CUT_SECONDS = 10.0, 2.0
-"""Longest wait for the last update: at a normal end, and after an interrupt."""
+"""Maximum wait for the last update, at a normal end and after an interrupt."""
 _DIGEST = 6
 _LONGEST = 2_000
-"""Maximum characters of a text in the payload of an event."""
+"""Maximum number of characters of a text in an event."""
 _LOGGER = logging.getLogger(__name__)
 
 

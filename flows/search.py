@@ -26,7 +26,7 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _DEVIATIONS = 3.0
-"""Standard deviations above the median of predicted ln seconds."""
+"""Number of standard deviations above the predicted median of ln seconds."""
 _SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
 _FLOOR_SHARE = 0.25
 """Smallest limit as a share of the remaining time, within the two bounds above."""
@@ -100,14 +100,14 @@ _TICK_SECONDS = 0.5
 _MOST_RESERVED = 0.25
 """Largest share of the budget that is reserved for the final model."""
 _MOST_BROKEN, _LATE_SECONDS = 3, 30.0
-"""Failures that end an overdue search without a result, and the seconds left in the meantime.
+"""Failures that end an overdue search without a result, and the time such a search still has.
 """
 _MOST_UNENDED = 10
-"""Timeouts without any result after which the cheapest trial runs without a limit."""
+"""Number of timeouts without any result after which the cheapest trial runs without a limit."""
 _PASSED_OVER = "not started: its algorithm exceeded the limit before, and others are untried"
 """Message of a trial that fails in favor of another algorithm, at most `_MOST_UNENDED` times."""
 _DUE_TIMES = 1.5
-"""The limit is also lifted if the remaining time is at most this multiple of the predicted cost."""
+"""Multiple of the predicted cost; with no more time left than this, the limit is also lifted."""
 _CUT_TIMES = 2.0
 """Smallest predicted cost of a trial that timed out, as a multiple of its time so far."""
 _LAST_ASKS = 10

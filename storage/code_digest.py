@@ -8,7 +8,7 @@ from contextlib import suppress
 from prefect_tune.storage.keys import content_digest
 
 _READS_TEXT = re.compile("__doc__|getdoc|getsource")
-"""Signs that code reads docstrings or sources, so that they can affect its results."""
+"""Signs that code reads docstrings or sources, which can then affect the code's results."""
 
 
 def code_digest(tag: str, texts: Iterable[str]) -> str:

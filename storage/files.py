@@ -49,7 +49,7 @@ RECORDS = "records"
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "s3": {"config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": 1}}}
 }
-"""Filesystem options by protocol. They turn retries off, because `storage.waiting` retries."""
+"""Filesystem options by protocol. Retries are turned off, because `storage.waiting` retries."""
 _TEMPORARY = "tmp"
 """Area for unfinished publications."""
 _CLIENTS = {"botocore", "aiobotocore", "aiohttp", "azure", "gcsfs", "google", "httpx", "requests"}
@@ -80,7 +80,7 @@ class FilesLost(StoreLost):
 
 
 RAISED = (FilesLost, DiskFull, ProcessExhausted)
-"""Errors that fail a trial. After other errors, the trial's result is only not stored."""
+"""Errors that fail a trial. After any other error, the trial's result is just not stored."""
 
 Answer = TypeVar("Answer")
 

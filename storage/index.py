@@ -93,7 +93,7 @@ _END = delete(publication_table).where(
 )
 
 Publication = tuple[str, str]
-"""Folder of an artifact or record, and the place of a publication in the folder."""
+"""Folder of an artifact or record, and name of the publication's folder inside."""
 
 
 def note_publications(connection: Connection, publications: Sequence[Publication]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from blake3 import blake3
 
 ARTIFACT_FORMAT = 1
-"""Number of the artifact format, which enters every key.
+"""Number of the artifact format, which is part of every key.
 
 Raise this number if artifacts of earlier versions must no longer be used, for example after a
 change of a codec. A change of a step needs no new number, because keys include its `code_digest`.

@@ -22,10 +22,10 @@ from prefect_tune.storage.schema import lease_table
 from prefect_tune.storage.waiting import Heartbeat, waiting
 
 LEASE_SECONDS = 30.0
-"""Time until a lease expires unless it is renewed."""
+"""Time after which a lease expires unless it is renewed."""
 _RENEWALS_PER_LEASE = 3
 _POLL_SECONDS = (0.02, 0.5)
-"""First and longest pause between two checks of a lease held by another process."""
+"""First and longest pause between checks of a lease that another process holds."""
 
 Found = TypeVar("Found")
 
@@ -42,7 +42,7 @@ _HOLDER = select(lease_table.c.holder).where(_OF_NAME).with_for_update(read=True
 
 
 _BOOKS: "WeakSet[LeaseBook]" = WeakSet()
-"""All lease books of this process. The holder of all their leases is this process."""
+"""All lease books of this process, which holds the leases of all books."""
 _BOOKS_LOCK = threading.Lock()
 
 

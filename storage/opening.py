@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
 
 _UPGRADES: dict[int, Callable[["Operations"], None]] = {}
-"""Function that makes each schema from the previous one."""
+"""Functions that upgrade the previous schema, by number of the new schema."""
 _ROW = select(store_table.c.id, store_table.c.schema, store_table.c.url)
-"""Query for the columns that every schema has. The number of a schema decides if it is refused."""
+"""Query for the columns that every schema has. The schema number decides on a refusal."""
 _LOCK = 0x7072_7475
 """Number of the PostgreSQL advisory lock for changes of the tables."""
 

@@ -44,7 +44,7 @@ store_table = Table(
     *_keys(id=String),
     *_given(schema=Integer, url=String, budget_bytes=BigInteger, cache_bytes=BigInteger),
 )
-"""The store of the database: one row, which is locked while the cache's totals change."""
+"""The store that owns the database. The only row is locked while the cache's totals change."""
 
 artifact_table = Table(
     "artifacts",
@@ -72,8 +72,8 @@ artifact_table = Table(
 """Artifacts, including evicted and refused artifacts.
 
 The row of an artifact stays after its files are deleted. The summary in the row (number of rows and
-columns, layout and others) enters the keys of later steps, so artifacts of later steps can still be
-found after an eviction.
+columns, layout and more) is part of the keys of later steps, so artifacts of later steps can still
+be found after an eviction.
 """
 
 pin_table = Table("pins", metadata, *_keys(key=String(64), owner=String), *_given(expires=Double))
@@ -120,7 +120,7 @@ record_user_table = Table(
 """Studies that use records, one row per pair. A record is deleted with its last row."""
 
 lease_table = Table("leases", metadata, *_keys(name=String), *_given(holder=String, expires=Double))
-"""Leases, each with the process that holds the lease. The holder renews it before the expiry."""
+"""Leases, each with the process that holds the lease and renews the lease before it expires."""
 
 study_table = Table(
     "studies",
@@ -128,7 +128,7 @@ study_table = Table(
     *_keys(name=String),
     *_given(created=Double, state=String, problem=Document, settings=Document, result=Document),
 )
-"""Studies. The problem of a study is fixed, and its settings are those of the last start."""
+"""Studies. The problem of a study is fixed; the settings are the settings of the last start."""
 
 event_table = Table(
     "events",
@@ -153,7 +153,7 @@ session_table = Table(
     Column("study", String, nullable=False, index=True),
     *_given(started=Double, seconds=Double),
 )
-"""Sessions: each is one run of the flow on a study, with its duration."""
+"""Sessions. A session is a run of the flow on a study, with a duration."""
 
 series_table = Table(
     "series",

@@ -16,7 +16,7 @@ from prefect_tune.storage.lease import check_held
 from prefect_tune.storage.schema import series_run_table, series_table
 
 _KEPT_CHAMPIONS = 4
-"""Number of champions whose models are kept: the current one and three former ones."""
+"""Number of champions whose models are kept: the current champion and three former champions."""
 
 Outcome = Literal[
     "first", "always", "never", "better", "not better", "too few rows", "not compared"

@@ -160,7 +160,7 @@ _CODES_FULL = {
     "StorageQuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull",
     "storageQuotaExceeded", "507", "53100",
 }  # fmt: skip
-"""Codes by which object stores, HTTP servers and PostgreSQL report that no room is left."""
+"""Error codes with which object stores, HTTP servers and PostgreSQL report a lack of room."""
 
 
 def cause_of(error: BaseException) -> Cause | None:
@@ -274,9 +274,9 @@ def retry_while_unreachable(
 OWN_THREAD = "prefect-tune"
 """Beginning of the names of a store's background threads."""
 _STOP_SECONDS = 2.0
-"""Longest time to wait for a beat under way, which may take minutes during an outage."""
+"""Maximum wait for a running call of `beat`, which may take minutes during an outage."""
 _MOST_RETRY_SECONDS = 1.0
-"""Longest pause after a failed beat. The pause is short because a lease may be about to expire."""
+"""Maximum pause after a failed beat. The pause is short because a lease may be about to expire."""
 
 
 class Heartbeat:

@@ -27,7 +27,7 @@ _OFTEN = {"data", "target", "labels", "test", "group", "time", "drop", "metric",
 """Options that are used often."""
 _HELP_ALL = "--help-all"
 _LATER_SENTENCES = re.compile(r"(?<=\.) (?! ).*?(?=  \[|$)")
-"""Sentences after the first one in the help of an option, without its default."""
+"""All sentences of an option's help after the first sentence, without the default."""
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable fields.")
 STORE = click.option(
     "--store", metavar="URL", help=OPTIONS["store"].help, shell_complete=complete_files

@@ -23,7 +23,7 @@ from prefect_tune.flows.reading.study_lines import Strong
 from prefect_tune.flows.wording.text import printable
 
 _LEVEL = 4
-"""Compression level: the highest takes five times as long to save four percent."""
+"""Compression level. The highest level takes five times as long and saves only four percent."""
 _TEMPLATES = files("prefect_tune.deployments.report") / "templates"
 
 

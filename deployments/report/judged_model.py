@@ -50,10 +50,10 @@ from prefect_tune.tasks.user_code import exits_as_errors
 _SAMPLE = {"events": 2_000, "table": 500}
 """Maximum number of test rows for permutations, by kind of data."""
 _SECONDS = {"events": 5.0, "table": 0.5}
-"""CPU seconds after which no more codes or columns are permuted, by kind of data."""
+"""CPU seconds after which no further codes or columns are permuted, by kind of data."""
 _DEPENDENCE_ROWS = 100
 _MOST_CURVES, _MOST_CONFUSED, _MOST_DEPENDENCES = 6, 12, 5
-"""Maximum number of classes with curves, of classes in the confusion matrix, and of columns."""
+"""Maximum numbers of classes with curves, classes in the confusion matrix, and dependence plots."""
 
 
 @dataclass(slots=True, eq=False)

@@ -17,10 +17,10 @@ from prefect_tune.flows.reading.study_lines import StudyLine
 from prefect_tune.flows.wording.text import LossWords, counted, number_text
 
 Texts = Mapping[str, Callable[..., str]]
-"""Functions that format the values of a column, by its name."""
+"""Functions that format the values of columns, by column name."""
 NO_TEXTS: Texts = {}
 _MOST_ROWS = 200
-"""Maximum number of rows in a table and lines in a text."""
+"""Maximum number of rows in a table, and of lines in a text."""
 _LONGEST_CELL = 200
 _LONGEST_LINE = 1_000
 
@@ -176,11 +176,11 @@ _STYLE: dict[str, Any] = {
     "color_discrete_sequence": [f"var(--c{k})" for k in range(7)],  # Okabe and Ito 2008
 }
 STYLE = {**_STYLE, "render_mode": "svg"}  # neither paper nor every browser has WebGL
-"""Arguments of points and lines of Plotly Express."""
+"""Arguments for points and lines in Plotly Express."""
 DASHED = {"mode": "lines", "line": {"color": "var(--muted)", "dash": "dash"}}
-"""Arguments of a line to compare with."""
+"""Arguments for a line that serves as a reference."""
 _LONGEST_LABEL, _KEPT = 42, 20
-"""Longest label on an axis, and the characters kept at both ends of a longer label."""
+"""Maximum length of an axis label, and number of characters kept at both ends of a longer label."""
 
 
 def sampled(frame: pd.DataFrame, column: str, n_rows: int = 2_000) -> pd.DataFrame:

@@ -35,7 +35,7 @@ from prefect_tune.tasks.final.figures import FEWEST_ROWS
 from prefect_tune.tasks.objective.metric import is_at_least
 
 COST = "cost_uncached_seconds"
-"""The quantity of a trial that is measured in every study."""
+"""Quantity that every study measures for each trial."""
 _COLUMNS = (
     "trial", "configuration", "loss", "cost_seconds", "state", "is_partial", "fidelity", "subset",
     "folds", "epochs", "phase",
@@ -114,7 +114,7 @@ def _rows(table: pd.DataFrame) -> Any:
 
 
 _EXAMPLES = re.compile(r",? such as .*|(?<=numbers) from \S+ to [^\s,;)]+", re.DOTALL)
-"""Parts of notes that name single values of the data."""
+"""Parts of notes that reveal single values of the data."""
 
 
 def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) -> StudyReport:

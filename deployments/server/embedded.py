@@ -38,11 +38,11 @@ _CONFIGURING_FILES = {
     Path("prefect.toml"): "prefect",
     Path("pyproject.toml"): "tool.prefect",
 }
-"""Files in the current folder that may configure Prefect, and contents that tell so."""
+"""Files in the current folder that may configure Prefect, and the texts that show if they do."""
 _LOOK_SECONDS = 2.0
-"""Pause between two checks of whether the server is running."""
+"""Pause between two checks that the server is running."""
 _START_SECONDS = 180.0
-"""Longest time until a new server answers."""
+"""Maximum time until a new server answers."""
 
 
 class ServerFailed(RuntimeError):  # noqa: N818 - the name states the event

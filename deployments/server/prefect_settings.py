@@ -41,11 +41,11 @@ QUIET_CONSOLE: Mapping[str, str] = {
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # or each event of an outage is printed
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
 }
-"""Environment of the command line, read when Prefect is first imported."""
+"""Environment variables for the command line, which Prefect reads when first imported."""
 
 
 _PREFECT_LOGGERS = ("prefect.", "EventsWorker", "APILogWorker")
-"""Prefixes of Prefect's loggers; the last two report unsent messages."""
+"""Prefixes of Prefect's loggers. The last two loggers report unsent messages."""
 
 
 def set_defaults(environment: Mapping[str, str]) -> None:

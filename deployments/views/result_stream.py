@@ -16,7 +16,7 @@ import click
 from prefect_tune.tasks.sandbox.output import flush_streams
 
 _APART: list[IO[str]] = []
-"""Result streams other than `sys.stdout`; the last one is used."""
+"""Result streams other than `sys.stdout`. The last stream is used."""
 _STAYS: list[bool] = []
 """Non-empty after `stay_apart`, so that the redirection stays."""
 

@@ -158,7 +158,7 @@ class Comparison:
 
 
 HANDOVER: Handover[Comparison] = Handover()
-"""Hands a comparison over from the command `compare` to the flow."""
+"""Handover of a comparison from the command `compare` to the flow."""
 
 _ANOTHER = "choose another --name"
 

@@ -26,7 +26,7 @@ CURVE_COLUMNS = (
     "failure", "loss", "incumbent", "incumbent_loss", "test_loss",
 )  # fmt: skip
 _BLOCK = ["comparison", "dataset", "metric", "repeat"]
-"""Columns that studies must share to be ranked together."""
+"""Columns in which studies must agree to be ranked together."""
 SIGNIFICANCE = 0.05
 _DRAWS = 10_000
 

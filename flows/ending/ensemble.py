@@ -38,7 +38,7 @@ from prefect_tune.tasks.threads import one_thread
 
 _LOGGER = logging.getLogger(__name__)
 _STREAM = 0x656E7365
-"""Key of the random stream for ensembles, separate from all other draws of the study's seed."""
+"""Key of the random stream for ensembles, separate from all other streams of the study's seed."""
 MOST_REFITS = 3
 _LITTLE_SECONDS = 1.0
 """Longest fit time of the members of an `auto` ensemble: this multiple of the best trial's time, or

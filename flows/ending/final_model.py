@@ -59,7 +59,7 @@ _AFTER_SECONDS = 2.0
 _GRACE_SECONDS = 3.0
 """Seconds by which a refit may delay the end of the command."""
 _SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE = 5.0, 1 / 20
-"""Time is reserved for refits up to these seconds or this share of the budget, whichever is longer.
+"""Longest refit, in seconds and as a share of the budget, for which time is always reserved.
 """
 _CHOICE_SHARE, _LEAST_CHOICE_SECONDS = 0.5, 1.0
 """Largest share of the reserved time for re-evaluating finalists or choosing an ensemble, and the
@@ -69,10 +69,10 @@ _SCORED = 2
 _AVERAGING_SECONDS = 1.0
 """Seconds reserved for averaging the models of the folds after a refit that took too long."""
 _HOPE = 1.25
-"""Largest predicted time of a refit that starts, as a multiple of the time left. A running refit is
-stopped when it is about to exceed the time left."""
+"""Longest predicted refit that is started, as a multiple of the time left. A running refit is
+stopped when the refit is about to exceed the time left."""
 _MOST_OTHERS = 3
-"""Number of trials that are refitted in turn if the chosen ones cannot be the model."""
+"""Number of further trials that are tried if the chosen trials cannot be refitted."""
 
 
 def fit_final_model(

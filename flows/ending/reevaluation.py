@@ -29,16 +29,16 @@ from prefect_tune.tasks.problem import StudyContext
 
 _FEW = 5
 _CANDIDATES = 20
-"""Number of best trials that finalists are selected from."""
+"""Number of best trials from which finalists are selected."""
 _MOST_SHARE = 0.1
 """Largest share of the time budget, or of the full trials, for the re-evaluation."""
 _SLACK = 1.25
-"""Safety factor of the predicted time."""
+"""Safety factor for the predicted time."""
 _START_SECONDS = 0.5
 """Seconds of overhead per task."""
 _TIMES_BEFORE = 2.0
-"""Time limit of a finalist as a multiple of its earlier cost. It applies if it exceeds the trial
-limit and the user has set no limit."""
+"""Time limit of a finalist as a multiple of its earlier cost. The limit applies if it exceeds
+the trial limit and the user has set no limit."""
 
 
 class _TimeSpent(Exception):  # noqa: N818 - the name states the condition

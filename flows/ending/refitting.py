@@ -18,9 +18,9 @@ from prefect_tune.tasks.prefect_tasks import REFIT_TIMES, refit, refit_member, s
 from prefect_tune.tasks.problem import StudyContext
 
 _SLACK = 1.25
-"""Safety factor of predicted seconds."""
+"""Safety factor for predicted times."""
 _KEEPING_SECONDS = 0.5
-"""Seconds to assemble a model, store it and read it back."""
+"""Seconds to assemble, store and read back a model."""
 
 
 class OutOfTime(Exception):  # noqa: N818 - the name states the condition

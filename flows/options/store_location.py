@@ -30,7 +30,7 @@ def home() -> Path:
 BLOCK = "block:"
 """Prefix of a `--store` that names a Prefect block."""
 DATABASE_VARIABLE = "PREFECT_TUNE_DATABASE"
-"""Environment variable of the flow's process that names the database by default."""
+"""Environment variable of the flow's process that names the default database."""
 
 
 def default_store() -> str:

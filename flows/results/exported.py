@@ -28,7 +28,7 @@ from prefect_tune.tasks.objective.predictions import with_reader
 from prefect_tune.tasks.user_code import is_user_code
 
 _MOST_ROWS = 1_000
-"""Rows on which the reloaded model is checked."""
+"""Maximum number of rows on which the reloaded model is checked."""
 
 
 @dataclass(frozen=True, kw_only=True)

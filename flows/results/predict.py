@@ -149,7 +149,7 @@ def predict(
 
 
 UNSEEN = "unseen_values"
-"""Attribute of predictions: the number of values that training rows lack, by column."""
+"""Attribute of predictions with the number of values, by column, that no training row has."""
 
 
 def is_balanced(document: Mapping[str, Any], space: Space) -> bool:

@@ -20,16 +20,16 @@ import psutil
 from prefect_tune.storage.waiting import was_deferred
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that are handled; SIGHUP is not handled if `nohup` has switched it off."""
+"""Signals that are handled. SIGHUP is not handled if `nohup` has switched it off."""
 _SAME_SECONDS = 1.0
-"""Window in which repeated signals count as one; shells signal both a process and its group."""
+"""Window in which repeated signals count as one, because shells signal a process and its group."""
 _AGAIN_SECONDS = 0.01
 """Pause before a signal is sent again, because its error was lost."""
 _SHOW_CURSOR = "\x1b[?25h"
 
 
 INTERRUPTED: ContextVar[Event | None] = ContextVar("interrupted", default=None)
-"""Event that is set when the thread waiting for this context's study is interrupted."""
+"""Event that is set when the thread that waits for the study of this context is interrupted."""
 
 
 def check_interrupted() -> None:

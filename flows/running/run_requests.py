@@ -21,10 +21,10 @@ from prefect.states import Cancelled
 
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 3.0
-"""Pause between two requests to the server."""
+"""Pause between two queries for the state of the flow run."""
 _LEAVE_SECONDS = 1.0
 _MOVED_ON = frozenset({StateType.SCHEDULED, StateType.PENDING, StateType.CANCELLED})
-"""States of a flow run that no longer belongs to this process."""
+"""States that show that a flow run no longer belongs to this process."""
 
 
 class RunRequests:

@@ -258,7 +258,7 @@ class _Run:
 
 
 SKIPPED = "Skipped"
-"""Name of the state of a flow run that had nothing to do."""
+"""Name of the final state of a flow run with nothing to do."""
 
 
 def send_changes(prepared: SeriesStudy) -> None:
@@ -285,7 +285,7 @@ def end_at_once(prepared: SeriesStudy) -> State[Any]:
 
 
 _STUDIES, _TRIALS = 3, 200
-"""Most studies, and most full trials in total, from which a prior is made."""
+"""Maximum numbers of studies and of full trials (in total) that form a prior."""
 
 
 def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) -> Prior | None:

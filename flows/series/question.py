@@ -27,7 +27,7 @@ from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.objective.metric import OF_POSITIVES
 
 _FIXED = ("target", "metric", "positive", "group", "key", "time", "test_size")
-"""Options with the same value in all studies; a run that omits one has the value of the series."""
+"""Options with the same value in all studies. If a run omits such an option, the series sets it."""
 _FREE = frozenset(
     {"data", "labels", "test", "trials", "budget", "promotion", "margin", "series", "no_cache"}
 )
@@ -125,7 +125,7 @@ def comparable(options: StudyOptions) -> dict[str, Any]:
 
 
 _NAMED = 10
-"""Most columns that are named for differing in nearly all rows."""
+"""Maximum number of columns named as differing in nearly all rows."""
 
 
 def changes_between(old: Dataset, new: Dataset) -> Changes:

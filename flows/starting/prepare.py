@@ -125,12 +125,12 @@ class PreparedStudy:
 
 
 FirstEvents = list[tuple[str, Mapping[str, Any]]]
-"""Kinds and bodies of the events that a study begins with."""
+"""Kinds and bodies of the first events of a study."""
 BeginStudy = Callable[[StudyPlan], tuple[FirstEvents, Callable[[Connection], None]]]
-"""Function that returns a new study's first events, and changes for the transaction that enters it.
+"""Function that returns a new study's first events, and a function for the same transaction.
 """
 HANDOVER: Handover[PreparedStudy] = Handover()
-"""Hands a study over from `run`, `retry` and callers with a DataFrame to the flow."""
+"""Handover of a study to the flow from `run`, `retry` and callers with a DataFrame."""
 
 
 def prepare(
@@ -228,7 +228,7 @@ def prepare_retry(
 
 
 _EARLIER_STUDIES, _EARLIER_READ = 5, 20
-"""Number of earlier studies that are used, and number of newest studies that are searched."""
+"""Number of earlier studies that are used, and number of recent studies that are searched."""
 
 
 def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds, ...]:

@@ -10,9 +10,7 @@ from prefect_tune.storage.waiting import Heartbeat
 from prefect_tune.tasks.bad_input import BadInput
 
 _BEAT_SECONDS = 5.0
-"""Interval at which a session's time is recorded; if a process is killed, at most this much is
-lost.
-"""
+"""Interval at which a session's time is recorded. A killed process loses at most one interval."""
 _LOOK_SECONDS = 0.5
 HANDOVER_SECONDS = 60.0
 """Longest wait of a resumed flow run for the former process to end."""

@@ -18,20 +18,20 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import PREDICTIONS, predictions_record
 
 _BEST = 50
-"""Number of best trials that are kept: more than greedy selection needs, because new constraints
-may change the ranking.
+"""Number of best trials whose predictions are kept. Greedy selection needs fewer, but new
+constraints may change the ranking.
 """
 BEST_OF_ENSEMBLES = 1000
-"""Number of best trials kept if any trial can be a member; worse trials are never best in a
-bootstrap.
+"""Number of best trials whose predictions are kept if any trial can be a member. Worse trials are
+never best in a bootstrap.
 """
 _LAST = 10
 _MOST_CONFIGURATIONS = 200
-"""Newest resumable configurations whose predictions are kept and whose models are pinned."""
+"""Number of latest resumable configurations whose predictions are kept and models pinned."""
 _TRIALS_PER_DROP = 20
-"""Predictions are deleted in groups, because a transaction costs as much as about ten deletions."""
+"""Size of groups in which predictions are deleted. A transaction costs as much as ten deletions."""
 PIN_SECONDS = 86_400.0
-"""If the session is killed, pins expire after this time."""
+"""Time after which the pins of a killed session expire."""
 
 Rank = tuple[bool, bool, float, int]
 

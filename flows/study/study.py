@@ -272,9 +272,9 @@ class Study:
 
 
 _MOST_LINES, _MOST_CHARACTERS = 8, 1_500
-"""Limits of lines and characters of an output's end quoted in a failure."""
+"""Maximum numbers of lines and characters that a failure quotes from the end of an output."""
 _MOST_BYTES = 2_000_000
-"""Most bytes of output in a record, in which a byte that is not text takes six."""
+"""Maximum size of a stored output in bytes. In a record, each byte that is not text takes six."""
 
 
 def keep_output(records: Records, study: str, trial: Trial, printed: Printed) -> int:

@@ -128,9 +128,9 @@ def failure_text(failure: Failure) -> str:
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 _LONGEST_MESSAGE = 2_000
-"""Maximum characters of a message; `show` prints longer ones in full."""
+"""Maximum number of characters of a message. `show` prints longer messages in full."""
 _LONGEST_TRACEBACK = 20_000
-"""Characters kept from the end of a traceback, which has the reason."""
+"""Number of characters kept from the end of a traceback, which has the reason."""
 
 
 @dataclass(slots=True)

@@ -32,11 +32,11 @@ from prefect_tune.tasks.sandbox.zygote import scratch_folder
 from prefect_tune.tasks.trial.evaluate import worker_environment
 
 MOST_IN_PROCESS = 4
-"""Slots above which worker processes are started."""
+"""Number of slots above which worker processes are started."""
 _CONNECT_SECONDS = 10
 """Time limit for an external scheduler to answer."""
 _WORKER_SECONDS = 30
-"""Longest wait for the first worker of a scheduler."""
+"""Maximum wait for the first worker of a scheduler."""
 _SETTINGS: Mapping[str, Any] = {
     # The flow itself watches its worker processes; clocks can be changed.
     "distributed.scheduler.worker-ttl": None,
@@ -50,7 +50,7 @@ _SETTINGS: Mapping[str, Any] = {
 }
 
 _SETTING = Lock()
-"""Lock held while settings of this process are changed, because it may run several flows."""
+"""Lock held while settings of this process change, because it may run several flows."""
 
 
 @contextmanager

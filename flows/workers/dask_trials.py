@@ -32,7 +32,7 @@ from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome
 _ATTEMPTS = 2
 """Number of starts of a job whose worker dies."""
 _OF_ENDED_CALLS = (TimeoutError, MemoryError, RuntimeError)
-"""Errors of a call whose process was ended; jobs themselves raise errors of other types."""
+"""Errors of a call whose process was ended. Jobs themselves raise errors of other types."""
 _CHECK_SECONDS = 0.5
 """Interval between checks of running jobs."""
 

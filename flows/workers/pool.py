@@ -91,11 +91,11 @@ _WAIT_SECONDS = 600.0
 _LOCAL_WAIT_SECONDS = 50.0
 """Longest wait for a worker process of this machine."""
 _CHECK_SECONDS = 45.0
-"""Longest check of the workers that are present at the start."""
+"""Time limit for the check of the workers that are present at the start."""
 _AGAIN_SECONDS = 60.0
 """Interval after which a worker that failed a check is checked again."""
 _RESULT_SECONDS = 2.0
-"""Longest wait for the result of an ended task before checking whether its worker is gone."""
+"""Maximum wait for the result of an ended task before the worker of the task is checked."""
 
 
 class NoWorkers(StoreLost):
@@ -127,7 +127,7 @@ class Workers:
     _checks: dict[str, Future[list[str]]] = field(default_factory=dict)
     _checking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
     _threads: dict[str, int] = field(default_factory=dict)
-    """Threads of all workers at the last update."""
+    """Number of threads of each worker at the last update."""
     _updated: float = -_LOOK_SECONDS
     _alone_since: float | None = None
 
@@ -234,7 +234,7 @@ class WorkerPool:
     def __init__(self, runner: LeanDaskTaskRunner, max_slots: int | None, workers: Workers) -> None:
         self._runner, self._max_slots, self.workers = runner, max_slots, workers
         self._placed: dict[str, str] = {}
-        """Addresses of the running tasks, by key."""
+        """Worker addresses of the running tasks, by task key."""
 
     @property
     def client(self) -> distributed.Client:

@@ -24,11 +24,11 @@ from prefect_tune.flows.study.progress import Observer
 from prefect_tune.tasks.trial.evaluate import Report
 
 _LAG_ALLOWED = 1_000
-"""Maximum task runs reported but not recorded; each has three events in a queue of 10,000."""
+"""Maximum number of unrecorded task runs; each has three events in a queue of 10,000."""
 _LAG_RESUMED = 200
-"""Lag below which more task runs are reported again."""
+"""Number of unrecorded task runs below which more task runs are reported again."""
 _COUNT_EVERY = 200
-"""Reported task runs between two requests to the server."""
+"""Number of task runs reported between two requests to the server."""
 _FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 _OPEN = ("PENDING", "RUNNING")
 _LOGGER = logging.getLogger(__name__)

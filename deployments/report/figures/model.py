@@ -30,9 +30,9 @@ from prefect_tune.tasks.final.figures import FEWEST_ROWS
 
 _MOST_CODES, _MOST_COLUMNS = 20, 4
 _NO_EFFECT = 1e-3
-"""Share of the largest rise of the loss; a column that raises the loss less gets no line."""
+"""Share of the largest effect below which a column gets no line."""
 _UNEQUAL = 1.2
-"""Ratio of the rows of two classes from which weighting them shifts probabilities."""
+"""Ratio of class sizes above which balanced weights shift the probabilities noticeably."""
 _SHARES = {"range": [-0.02, 1.02], "tickformat": ".0%"}
 
 

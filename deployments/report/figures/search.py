@@ -30,9 +30,9 @@ from prefect_tune.tasks.objective.metric import is_at_least
 
 _MOST_LEADS = 300
 _MOST_BARS, _LEAST_DROP = 14, 0.002
-"""Maximum number of choices in a figure, and their smallest drop."""
+"""Maximum number of choices in a figure, and smallest importance of a choice."""
 _WIDE = 30.0
-"""Ratio of largest to smallest value from which an axis is logarithmic."""
+"""Ratio of largest to smallest value above which an axis is logarithmic."""
 
 _ADVICE = {
     FailureKind.TIMEOUT: "more time, such as --trial-timeout 5m",
@@ -40,7 +40,7 @@ _ADVICE = {
     FailureKind.CRASHED: "more memory; the process ended or was killed",
 }
 _MOST_GROUPS = 20
-"""Maximum number of reasons in full."""
+"""Maximum number of failure reasons shown in full."""
 
 
 def search_section(report: StudyReport) -> Iterator[Section]:
