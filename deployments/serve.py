@@ -76,7 +76,7 @@ async def _run_until_signal(runner: Runner) -> None:
         numbers.append(number)
         loop.call_soon_threadsafe(came.set)
 
-    # The runner installs its own handler of SIGTERM, which would end without an error.
+    # The runner's own handler of SIGTERM would end the process without an error.
     runner.handle_sigterm = end  # type: ignore[method-assign]
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -163,7 +163,7 @@ class FlowRunPage:
             done = round(100 * min(max(shares), 0.99), 1)  # relative to the nearest bound
             self._share.publish(100.0 if view.state == "complete" else done, line)
             self._error = None
-        except Exception as error:  # a study does not depend on what Prefect shows
+        except Exception as error:  # a study does not depend on Prefect's display
             self._error = error
         now = monotonic()
         self._next_update = now + max(_LEAST_SECONDS, (now - since) / _SHARE)
@@ -199,5 +199,5 @@ def send_event(kind: Literal["study", "series"], name: str, event: str, **payloa
     }
     try:
         emit_event(f"prefect-tune.{event}", resource, payload=shown)
-    except Exception as error:  # a study does not depend on what Prefect shows
+    except Exception as error:  # a study does not depend on Prefect's display
         _LOGGER.warning(f"event prefect-tune.{event} was not sent: {error}")

@@ -86,7 +86,7 @@ def run_study(
             study, observer, progress_of(study, plan.options.stop_rule), outage
         ) as page:
             try:
-                # In a comparison, the study has waited for others.
+                # In a comparison, the study has waited for other studies.
                 since = None if prepared.is_compared else prepared.since
                 counted = study.timed(since) if numbers is None else nullcontext()
                 with counted, RunRequests.watched(flow_run_id) as requests:
@@ -181,7 +181,7 @@ def _run(  # noqa: PLR0917
         decisions, seconds = study.optimizer.decisions, study.optimizer.costs.portable()
         study.record(replace(study.facts, decisions=decisions, algorithm_seconds=tuple(seconds)))
         for note in decisions.get("notes", ()):
-            # The search has already reported notes of the method.
+            # The search has already reported the method's notes.
             if numbers is not None or note not in study.optimizer.notes:
                 observer.note(f"{study.optimizer.name}: {note}")
         bounded = [bound.quantity for bound in plan.options.bounds]
@@ -201,7 +201,7 @@ def _run(  # noqa: PLR0917
                 "is used up, use a larger --budget)"
             )
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
-        # If nothing was left to search, this session only fits the model.
+        # If the search had nothing left to do, this session only fits the model.
         is_for_model = was_spent or study.trials.totals.told == n_told
         seconds_left = (lambda: inf) if is_for_model or numbers is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)

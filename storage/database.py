@@ -233,7 +233,8 @@ class Database:
                     raise ArgumentError("the file is missing")  # noqa: TRY301 - as SQLAlchemy does
                 options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
             else:
-                # A server has about a hundred connections for all processes: threads share one.
+                # A server has about a hundred connections for all processes, so threads share a
+                # connection.
                 options |= {"pool_size": 1, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
                 options["pool_pre_ping"] = True
             if given.get_driver_name() in {"psycopg", "psycopg2"}:
@@ -256,7 +257,7 @@ class Database:
             event.listen(self.engine, "connect", self._file.connected)
             event.listen(self.engine, "begin", _begin_sqlite)
         self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        # Since Python 3.13, collecting an open connection warns.
+        # Since Python 3.13, garbage collection of an open connection causes a warning.
         finalize(self, self.engine.dispose).atexit = False
 
     @property
@@ -403,7 +404,7 @@ def upsert(connection: Connection, table: Table, values: dict[str, Any]) -> None
     connection.execute(_upsert(connection.dialect.name, table), values)
 
 
-# Statements are built once per table: building one costs more than running it.
+# Statements are built once per table, because building a statement costs more than running it.
 
 
 @cache

@@ -186,7 +186,7 @@ class Files:
             self._check_there()
             area = Path(self.path(RECORDS))
             if self._store_id and target.is_relative_to(area) and not area.is_dir():
-                raise FileNotFoundError(f"{area} is gone")  # all records are gone, too
+                raise FileNotFoundError(f"{area} is gone")  # all records are gone as well
             if target.is_dir():  # an earlier attempt moved the folder, but the answer was lost
                 return
             shutil.rmtree(temporary, ignore_errors=True)

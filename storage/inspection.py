@@ -137,7 +137,7 @@ def verify(store: ArtifactStore) -> Verification:
                 (found.missing if damage.is_missing else found.damaged).append(record)
         except RecordDamaged:  # removed during the check
             continue
-    # Folders of artifacts that were evicted meanwhile are still in the journal, or gone.
+    # Folders of artifacts evicted during the check are still in the journal, or gone.
     known |= {f"{folder}/{place}" for folder, place in store.index.journal.unfinished()}
     filesystem.invalidate_cache()
     unknown = sorted(folder for folder in folders if folder not in known)

@@ -149,7 +149,7 @@ class LeaseBook:
 
     def _renew(self) -> None:
         if self._database.is_of_one_machine:
-            self._database.close()  # otherwise SQLite keeps using a file that was moved away
+            self._database.close()  # or SQLite keeps using a file that was moved away
         # One transaction per lease: locking several rows in one transaction could deadlock.
         for name in self._held.copy():
             with self._database.write() as connection:

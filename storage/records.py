@@ -258,7 +258,7 @@ def _released(
     if lease is not None:
         check_held(connection, lease)
     users = record_user_table.c
-    # The second of two concurrent releases must see the first, so that it deletes the record.
+    # The second of two concurrent releases must see the first, so that the record is deleted.
     named = select(record_table.c.id).where(record_table.c.id.in_(records))
     connection.execute(named.order_by(record_table.c.id).with_for_update()).all()
     mine = delete(record_user_table).where(users.study == study, users.record.in_(records))

@@ -99,7 +99,7 @@ def artifacts_export(opened: "ArtifactStore", key: str, file: str, *, part: str)
     except Damaged as error:
         raise BadInput(f"the part cannot be exported: {error}") from error
     load_code_of(opened, entry)
-    # The user's code is carried along, so that FILE loads without it.
+    # The user's code is included, so that FILE loads without the user's files.
     if entry.parts[part].codec == "pickle":
         data = portable_pickle(decode("pickle", data))
     with atomic_output(file) as path:

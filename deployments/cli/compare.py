@@ -59,7 +59,7 @@ def compare(
     Methods are ranked by the test losses of their final models. You can interrupt the comparison at
     any time. To resume the comparison, rerun the command with the same --name.
     """  # noqa: D301, E501 - click reads the backspace; a command is one line
-    with reported_errors():  # before a server starts
+    with reported_errors():  # checks the input before a server starts
         if report is not None:
             from prefect_tune.flows.starting.output_files import check_output, input_files
 

@@ -25,7 +25,7 @@ def reported_errors() -> Iterator[None]:
     except (click.exceptions.Exit, click.ClickException, click.Abort):  # for example after --help
         raise
     except (Exception, KeyboardInterrupt) as error:
-        # An outage may have disturbed the handling of the first error.
+        # An outage may have interrupted the handling of the first error.
         if interrupt := interrupt_behind(error):
             echo("interrupted", err=True)
             sys.exit(getattr(interrupt, "exit_code", 130))

@@ -135,7 +135,7 @@ def check_named(options: StudyOptions) -> None:
             raise BadInput("your own metric needs a plugin", option="metric", value=name)
         metric_named(name)
     for file in options.source.files[:1]:
-        # Unlike Path, `exists` accepts names that no file can have.
+        # Unlike Path, `exists` accepts invalid file names.
         if "://" not in file and "::" not in file and not exists(expanduser(file)):  # noqa: PTH110, PTH111
             raise BadInput(f"there is no file or folder {file}")
 

@@ -91,7 +91,7 @@ def run(
             from prefect_tune.flows.tune import tune
 
         given = prepared.named(parameters)
-        # Notes were shown already, and the budget counts from the start of the command.
+        # Notes were already shown, and the budget counts from the start of the command.
         with HANDOVER.offered(given, replace(prepared, has_shown_notes=True, since=since)):
             summary: dict[str, Any] = tune(**given)
         return summary

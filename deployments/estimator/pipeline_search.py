@@ -192,7 +192,7 @@ class PipelineSearch(BaseEstimator):
         found = predicted_labels(self.best_estimator_, rows, classes)
         return classes[found] if len(classes) else found
 
-    # Most models have this method, and stacking checks before `fit`.
+    # Most models have `predict_proba`, and stacking checks before `fit`.
     @_best_has("predict_proba", before_fit=True)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n, c)."""

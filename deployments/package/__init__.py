@@ -54,7 +54,7 @@ if not _has_home and "PREFECT_TUNE_HOME" in os.environ:
     # Prefect cannot be imported without a home folder, and warns if the folder is not writable.
     os.environ["HOME"] = os.path.abspath(os.environ["PREFECT_TUNE_HOME"])  # noqa: PTH100 - as above
 
-os.environ.setdefault("DO_NOT_TRACK", "1")  # or Prefect reports its first import to its makers
+os.environ.setdefault("DO_NOT_TRACK", "1")  # or Prefect reports its first import to its vendor
 
 __version__: str
 

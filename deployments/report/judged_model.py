@@ -210,7 +210,7 @@ class _TestRows:
         while isinstance(pipeline, ClassEnsemble | NumberEnsemble):  # the models of the folds
             pipeline = pipeline.members_[0]
         rng, rows, n_classes = np.random.default_rng(self._seed), self._rows, len(self._names)
-        # Up to half of the sample is from each of two classes.
+        # Each of two classes gets up to half of the sample.
         sides = [rows[dataset.y[rows] == i] for i in range(2)] if report.classes else [rows]
         n_of_side = _SAMPLE[dataset.kind] // len(sides)
         sample = np.sort(np.concatenate([rng.permutation(side)[:n_of_side] for side in sides]))

@@ -66,7 +66,7 @@ def verdict(report: StudyReport) -> str:
         best = view.incumbent and words.named(view.incumbent.loss)
         return f"{best} on held-out rows; no test rows{baseline}" if best else "No result yet"
     rows = f"on {counted(report.model.n_rows, 'test row')}{baseline}"
-    # Test rows that equal training rows may be left out of the loss.
+    # The loss may exclude test rows that equal training rows.
     if of is None or of.low is None or not isclose(of.loss, view.test_loss):
         return f"{words.named(view.test_loss)} {rows}"
     return f"{words.named(of.loss)} (95% interval {words.interval(of.low, of.high)}) {rows}"

@@ -91,8 +91,7 @@ def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterato
         ours = {
             PREFECT_API_URL: server.url,
             PREFECT_API_AUTH_STRING: read_secret(home() / "server"),
-            # Nothing on the private server waits for heartbeats, which would delay each flow run by
-            # a second.
+            # The private server needs no heartbeats, which would delay each flow run by a second.
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
         }
         with temporary_settings(ours):
@@ -227,7 +226,7 @@ class Launched:
         while self.folder is not None:
             server = running_server(self.folder)
             if server is not None and server.answers():
-                # Threads must not start earlier: only a single-threaded process can fork the
+                # No thread may start earlier, because only a single-threaded process can fork the
                 # zygote.
                 restart = partial(_restart_if_killed, self.folder)
                 outage = "the Prefect server is not restarted"

@@ -31,7 +31,7 @@ def main() -> None:
     from prefect.server.api.server import create_app  # noqa: PLC0415 - after gc.disable()
     from prefect.settings import get_current_settings  # noqa: PLC0415 - after gc.disable()
 
-    # This may build the UI inside the installation, which other users share.
+    # Prefect may build the UI inside the installation, which other users share.
     app = create_app()
     gc.freeze()
     gc.enable()

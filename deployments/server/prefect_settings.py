@@ -7,14 +7,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 _SERVER_SETTINGS: dict[str, str] = {
-    # Task run events are recorded in batches; a busy server would lose some single events.
+    # Task run events are recorded in batches, because a busy server would lose single events.
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "50",
-    # No worker polls this server, and a pause that expires fails when it is resumed. The checks
+    # No worker polls this server, and an expired pause fails when the run is resumed. The checks
     # would take half a second at the first request.
     "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "false",
@@ -75,9 +75,9 @@ def server_environment(folder: Path, *, with_events: bool = False) -> dict[str, 
 
     `with_events` turns on the services that record events and fire automations.
     """
-    # Prefect's variables of the user are for other servers.
+    # The user's own Prefect variables are for other servers.
     ours = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     events = {} if with_events else _WITHOUT_EVENTS
-    # Relative, because characters of a folder's name could have a meaning in a URL.
+    # Relative, because characters of a folder's name could be special in a URL.
     database = {"PREFECT_API_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db"}
     return ours | _SERVER_SETTINGS | events | {"PREFECT_HOME": str(folder)} | database

@@ -185,7 +185,7 @@ def stop_server(folder: Path) -> None:
         answers = server.answers()
         if answers:
             note_block_types(folder)  # block types exist before the server listens
-        # A server that does not answer yet has no work to finish.
+        # A server that has never answered has no work to finish.
         os.killpg(server.pid, signal.SIGTERM if answers else signal.SIGKILL)
         until = monotonic() + _STOP_SECONDS
         while server.runs() and monotonic() < until:

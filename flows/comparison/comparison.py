@@ -252,14 +252,14 @@ def prepare_comparison(
             "seed": (request.options.seed or OPTIONS["seed"].standard) + repeat,
             "study": study,
             "race": race,
-            # The input was compared once for all studies.
+            # The input was checked once for all studies.
             "input": "stored" if study in plans else request.options.input,
         }
         try:
             prepared = prepare(
                 request.with_options(**changes), store, reader=read, is_compared=True
             )
-        # The remedies in these errors are for single studies.
+        # The remedies in these errors refer to single studies.
         except (CannotContinue, StudyBusy) as error:
             raise error.with_remedy(_ANOTHER) from error
         written = {**dict.fromkeys(OPTIONS), **given, **changes, "workers": 1}

@@ -75,7 +75,7 @@ class Standings:
         n, found = len(self.methods), list[str]()
         if self.untested:
             found.append(f"Without a test score, and therefore last: {', '.join(self.untested)}")
-        # The smallest p: one method is first and another one last in each block.
+        # The smallest possible p: the same method is first, and another method last, in each block.
         if n > 1 and (n * (n - 1)) ** (1 - self.n_blocks) > SIGNIFICANCE:
             found.append(
                 f"With {counted(self.n_blocks, 'block')}, no difference between {n} methods can be "

@@ -78,7 +78,7 @@ class ChosenEnsemble:
 def ensemble_rule(study: Study) -> EnsembleRule | None:
     """Return the user's ensemble rule; if the user gave none, the rule that the method declares."""
     declared, options = study.optimizer.method.ensemble, study.plan.options
-    # With constraints, an ensemble would be too slow or large.
+    # An ensemble could be too slow or too large for the constraints.
     if declared == "auto" and options.bounds:
         declared = None
     return options.ensemble or (EnsembleRule(declared) if declared else None)

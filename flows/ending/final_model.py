@@ -263,7 +263,7 @@ class _Ending:
         if len(facts.members) > 1 and best is not None and is_tested:
             member = folds_of(study, best) if facts.model_of_folds else member_of(study, best)
             alone = score_model(self.running, self.context, member)
-        # The incumbent's held-out predictions are evidence in addition to the test rows.
+        # The incumbent's held-out predictions are further evidence besides the test rows.
         _, held_out = stored_predictions(study, [] if best is None else [best])
         dataset, split, check = held_out.dataset, held_out.split, None
         folds = [

@@ -111,7 +111,7 @@ def refit_model(
     started = perf_counter()
     members = [member_of(study, trial, weight) for trial, weight in chosen]
     what, plan = _named(members), study.plan
-    # If the trial had a longer limit, so has the refit.
+    # A refit has at least the time limit of its trial.
     taken = max(trial.cost_seconds for trial, _ in chosen)
     times = REFIT_TIMES * max(1.0, taken / plan.trial_limits().seconds)
     parameters = {"what": what, "members": members, "context": context, "times": times}

@@ -120,7 +120,7 @@ class StudyOptions:
             if value is not None and getattr(options, other) is not None:
                 reason = f"use only one of {OPTIONS[one].flag} and {OPTIONS[other].flag}"
                 raise bad_value(OPTIONS[one], reason, value)
-        # A named study may belong to a series.
+        # A study given by name may belong to a series.
         if options.series is None and options.study is None:
             for name in filter(options.is_given, ("key", "if_unchanged", "promotion", "margin")):
                 reason, remedy = "only runs of a series have this option", "name the --series"

@@ -40,7 +40,7 @@ def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS
         extra: dict[str, Any] = {"title": f"{option.group}: {option.name}"}
         is_chosen = is_optional and option.default_text and not option.is_open
         if is_chosen and option.default_text in option.known:
-            # The form preselects this value, which is the same as omitting the option.
+            # The form preselects this value. Submitting the value is like omitting the option.
             extra["default"] = option.default_text
         field, schema = Field(json_schema_extra=extra), _OptionSchema(option, is_optional)
         function.__annotations__[name] = Annotated[parameter.annotation, schema, field]

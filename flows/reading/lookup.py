@@ -50,7 +50,7 @@ def trials_using(store: ArtifactStore, key: str) -> list[tuple[str, int]]:
     """
     users = []
     for name in Ledger(store.database).study_names():
-        # A damaged study must not hide the others.
+        # A damaged study must not hide other studies.
         with suppress(DatabaseDamaged), documents_of(name):
             trials = open_study(store, name).trials()
             users += [(name, t.number) for t in trials if any(s["key"] == key for s in t.steps)]
@@ -91,7 +91,7 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
         )
     with locked_study(store, name):
         lease = study_lease(name)
-        # Records go first: after an interruption, the rest can still be found by the study's name.
+        # Records go first: after an interruption, the study's name still leads to the rest.
         gone = store.records.release(name, lease=lease)
         Ledger(store.database, lease).delete_study(name)
         return gone

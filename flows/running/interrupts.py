@@ -59,7 +59,7 @@ class _Handler:
         if self._since == 0.0:
             self._since = monotonic()
             if number == signal.SIGHUP:
-                # Writing to a closed terminal would raise errors.
+                # Writing to a closed terminal would raise an error.
                 nowhere = os.open(os.devnull, os.O_RDWR)
                 for terminal in self._terminals:
                     os.dup2(nowhere, terminal)

@@ -68,7 +68,7 @@ class RunRequests:
         if self.may_ask:
             return
         if not self._is_deployed and self._state is not None:
-            # Without a deployment, nobody else sets the final state of the run.
+            # Without a deployment, nothing else sets the final state of the run.
             flow_run_id = self._state.state_details.flow_run_id
             message = "ended in Prefect; the same command resumes the study"
             try:

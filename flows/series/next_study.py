@@ -134,7 +134,7 @@ class _Run:
             metric=metric_named(question.metric),
             texts=() if plan is None else plan.texts,
         )
-        # If a person removed the last study, a new one is started.
+        # If a person removed the last study, a new study is started.
         if stored is None or plan is None or stored.name != last.study:
             return self._started(request, series, plan)
         now, known = comparable(request.options), plan.options.quantity_digests
@@ -276,7 +276,7 @@ def end_at_once(prepared: SeriesStudy) -> State[Any]:
     prepared.locked.table.save(series, replace(run, skipped=run.skipped + 1))
     tags = dict.fromkeys([*flow_run.tags, f"series:{series.name}", f"study:{study}"])
     with suppress(Exception), get_client(sync_client=True) as client:
-        # Otherwise a retry of the flow run would record a second skip.
+        # A retry of the flow run must not record a second skip.
         client.update_flow_run(UUID(str(flow_run.id)), name=f"{study} (skipped)", tags=list(tags))
     message = f"series {series.name}: {prepared.nothing_to_do}"
     return Completed(

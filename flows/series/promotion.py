@@ -66,7 +66,7 @@ def _decide(
     run = None if series is None else series.run_of(study.name)
     if series is None or run is None:
         return
-    # If a resumed study has another model, there is another decision.
+    # If a resumed study has a new model, a new decision is made.
     decided = {run.decision.model if run.decision else "", *(c.record for c in series.champions)}
     if model not in decided:
         decision = _decision(series, study, model, running, context)
@@ -95,7 +95,7 @@ def _decide(
         try:
             key = artifact_key(series.name, "champion")
             RunArtifact(key, "markdown").publish(text, decision.reason)
-        except Exception as error:  # a study does not depend on what Prefect shows
+        except Exception as error:  # a study does not depend on Prefect's display
             warn("server", f"the decision on {study.name} is not shown in Prefect: {error}")
     locked.release_models()
 

@@ -57,7 +57,7 @@ def check_output(
                 name = Path(plan.space.rpartition(":")[0]).name
                 files.append(str(Path(behind.folder) / name))
             inputs |= dict.fromkeys(files, of_study)
-            # A relative path may be relative to another working folder.
+            # A stored relative path may refer to another working folder.
             relative = {file for file in plan.source.files if not Path(file).is_absolute()}
             if path.name in {Path(file).name for file in relative}:
                 inputs[str(path)] = f"named like {of_study}"

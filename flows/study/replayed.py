@@ -47,7 +47,7 @@ def study_objective(
         n_rows=min(len(rows) for rows in folds),
         n_held_out=min(len(split.held_out(fold)) for fold in range(split.n_folds)),
         n_classes=n_classes,
-        n_rarest=int(counts[counts > 0].min()),  # training folds in time order may lack new classes
+        n_rarest=int(counts[counts > 0].min()),  # early folds in time order may lack new classes
         n_folds=split.n_folds,
         n_columns=dataset.n_features,
         earlier_seconds=earlier_seconds,

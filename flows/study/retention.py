@@ -121,8 +121,7 @@ class Retention:
         self._known &= needed
 
     def _models(self, trial: Trial) -> list[str]:
-        # A model of a subset is of no use for a larger subset, unless training in epochs is
-        # resumed.
+        # A model of a subset is no use for a larger subset, unless training in epochs is resumed.
         if trial.evaluation is None or (trial.query.subset != 1.0 and trial.query.epochs is None):
             return []
         return [step.key for step in trial.evaluation.steps if step.step == self._model_step]

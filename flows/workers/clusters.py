@@ -38,7 +38,7 @@ _CONNECT_SECONDS = 10
 _WORKER_SECONDS = 30
 """Maximum wait for the first worker of a scheduler."""
 _SETTINGS: Mapping[str, Any] = {
-    # The flow itself watches its worker processes; clocks can be changed.
+    # The flow itself watches its worker processes, because clocks can change.
     "distributed.scheduler.worker-ttl": None,
     # The search loop decides whether to rerun the trial of a dead worker.
     "distributed.scheduler.allowed-failures": 0,
@@ -127,6 +127,6 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
 
 def _cluster(listening: Mapping[str, Any], folder: str, **options: Any) -> SpecCluster:
     scheduler = {"cls": ClosedScheduler, "options": {**listening, "dashboard": False}}
-    # Read when scheduler and workers are created; the program may create others in the meantime.
+    # Read when scheduler and workers are created. The program may create other ones meanwhile.
     with _SETTING, dask.config.set({**_SETTINGS, "temporary-directory": folder}):
         return SpecCluster(scheduler=scheduler, **options)

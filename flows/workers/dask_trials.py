@@ -54,7 +54,7 @@ def _result(state: State[Any], job: Job) -> Any:
     data = getattr(state.data, "result", state.data)
     if isinstance(data, TrialOutcome):
         return data
-    # Prefect futures do the same; works with any event loop in this thread.
+    # As in Prefect's futures; works with any event loop in this thread.
     try:
         return state.result(_sync=True)  # type: ignore[call-overload]
     except _OF_ENDED_CALLS as error:

@@ -169,7 +169,7 @@ def uses_section(report: StudyReport) -> Iterator[Section]:
     columns = {"strength": strength, "spread": "±", "meaning": "higher values mean"}
     table = effects.assign(meaning=meaning).rename(columns=columns)
     first = table.drop_duplicates("code").head(_MOST_CODES)
-    # A code may have the description of another one.
+    # Two codes may have the same description.
     is_named = (first["description"] != "") & ~first["description"].duplicated(keep=False)
     labels = first["description"].map(lambda text: clipped(text, 60)).where(is_named, first["code"])
     axes = {"x": strength, "color": "higher values mean", "error_x": "±"}

@@ -71,7 +71,7 @@ def _progress(report: StudyReport) -> Iterator[Part]:
         **axes,
     )
     leads = sampled(report.incumbents, "loss", _MOST_LEADS)
-    # Losses of different fidelities are not comparable, so each has a line of its own.
+    # Losses of different fidelities are not comparable, so each fidelity has its own line.
     runs = leads["fidelity"].ne(leads["fidelity"].shift()).cumsum()
     until = leads.assign(seconds=leads["seconds"].shift(-1, fill_value=end))
     steps = pd.concat([leads, until]).sort_index(kind="stable")
