@@ -183,7 +183,7 @@ class ArtifactStore:
         except Damaged as error:
             self.memory.drop(entry.place)
             now = self.index.entries([entry.key]).get(entry.key)
-            # If the parts differ, another process has just evicted or replaced the artifact.
+            # If the place differs, another process has just evicted or replaced the artifact.
             if now is not None and now.is_present and now.place == entry.place:
                 text = f"step result {entry.key[:12]} is damaged and will be recomputed: {error}"
                 warn("damaged", text)

@@ -80,9 +80,9 @@ def _boot() -> str:
 def process_start(pid: int) -> float:
     """Return a start time that distinguishes processes with the same process id since the boot.
 
-    On Linux, the start time is counted in clock ticks since the boot. Start times from psutil are
-    not used there, because they follow corrections of the wall clock. Raises psutil.NoSuchProcess
-    if no such process exists.
+    On Linux, the start time is counted in clock ticks since the boot. psutil is not used on Linux,
+    because its start times follow corrections of the wall clock. Raises psutil.NoSuchProcess if no
+    such process exists.
     """
     if not (_PROC / "self/stat").exists():
         return psutil.Process(pid).create_time()

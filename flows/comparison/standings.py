@@ -40,13 +40,13 @@ class Standings:
 
     Attributes:
         n_blocks: Number of blocks, which are pairs of a data set and a repeat.
-        methods: Table with one row per method, the best method first, and the columns `method`,
+        methods: Table with one row per method, the best method first. The columns are `method`,
             `average_rank` (over the blocks), `p_value` (of the distance to the leader),
             `is_tied_with_best`, medians and quartiles of the losses of incumbents and final models
             (None if not finite), and medians of `trials` (configurations), `seconds` and
             `ask_seconds`.
-        pairs: Table with one row per pair of methods: `method`, `other`, the blocks that `method`
-            won and lost, and `p_value` of the distance between the ranks.
+        pairs: Table with one row per pair of methods. The columns are `method`, `other`, the blocks
+            that `method` won and lost, and `p_value` of the distance between the ranks.
         untested: Names of studies without a test loss, which rank last.
     """
 

@@ -31,9 +31,9 @@ from prefect_tune.storage.artifacts import ArtifactStore
 def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
     """Return an in-memory Optuna study that has the same trials and minimizes the loss.
 
-    Learning curves become intermediate values. As usual in Optuna, times are in local time; they
-    refer to the latest attempt. Raises `UnknownName` if the study does not exist, and `BadInput` if
-    this machine has another version of the space.
+    Learning curves become intermediate values. Times are local times of the latest attempt, as
+    usual in Optuna. Raises `UnknownName` if the study does not exist, and `BadInput` if this
+    machine has another version of the space.
     """
     opened = open_study(store, study)
     every, distributions = opened.moments(), distributions_of(opened.space())

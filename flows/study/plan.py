@@ -91,7 +91,7 @@ class StudyPlan:
 
     @property
     def looks_forward(self) -> bool:
-        """Whether folds hold out newer rows than they train on."""
+        """Whether each fold trains on older rows and holds out newer rows."""
         return self.options.time is not None or self.options.gap is not None
 
     @property
@@ -102,8 +102,8 @@ class StudyPlan:
     def trial_limits(self) -> "TrialLimits":
         """Return the limits of each trial.
 
-        The default time limit is a tenth of the time budget, between 10 s and 15 min. This limit
-        applies to refits, and to trials whose cost cannot be predicted (see `TimeLimit`). The
+        The default time limit is a tenth of the time budget, between 10 s and 15 min. The time
+        limit applies to refits, and to trials whose cost cannot be predicted (see `TimeLimit`). The
         default memory limit is an equal share of the memory of this machine or of an external
         worker.
         """
