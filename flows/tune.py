@@ -80,7 +80,7 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
     def frame_taken(
         self, parameters: Mapping[str, Any]
     ) -> Iterator[tuple[dict[str, Any], PreparedStudy]]:
-        """Prepare a study of a DataFrame, and hand the study to the flow that is called next.
+        """Prepare a study of a DataFrame, and hand it to the flow called in the `with` block.
 
         Because Prefect stores and shows parameters, the flow gets only the name of the DataFrame.
         The rows are in the store. Yields the parameters for calling the flow, and the study.

@@ -330,7 +330,7 @@ class Database:
 
     @contextmanager
     def _connected(self, engine: Engine) -> Iterator[Connection]:
-        """Yield a connection, after waiting until one is free and the server answers."""
+        """Yield a connection; wait while none is free, or while a once reachable server is down."""
 
         def is_waited_for(error: BaseException) -> bool:
             return is_outage(error) and (

@@ -46,7 +46,7 @@ class StudyPlan:
         earlier_seconds: Mean seconds of each algorithm in earlier studies, as in `Objective`.
         fixed_test: Columns whose hash selects the test rows of a series (empty for groups and
             patients); None if the test rows are selected by seed or time.
-        texts: Columns that were strings in any earlier study of the series, as in `Source`.
+        texts: Columns that were strings in this or an earlier study of the series, as in `Source`.
         flow_run_id: Id of the latest session's flow run; None before the first session.
     """
 

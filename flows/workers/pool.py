@@ -215,7 +215,7 @@ class Workers:
         return len(self.threads)
 
     def close(self) -> None:
-        """Stop checking workers that join later."""
+        """Stop checking workers, and cancel checks that have not started."""
         self._checking.shutdown(wait=False, cancel_futures=True)
 
     def _threads_here(self) -> dict[str, int]:
