@@ -41,10 +41,10 @@ class TimeLimit:
 
     The first trial of a model's algorithm may use a share of the remaining worker-seconds (see
     `Costs.allowed_seconds`). The limit of later trials is the predicted median cost plus three
-    standard deviations. Each limit is at least a quarter of the remaining time. This minimum stays
-    between 5 and 30 s and, for a trial on a subset of the rows, below 1.5 times the allowed
-    seconds. Without a time budget, no limit exceeds the plan's `most_seconds`. A rerun trial gets
-    2.5 times `most_seconds`.
+    standard deviations. Each limit is at least a quarter of the remaining time. The minimum limit
+    itself stays between 5 and 30 s and, for a trial on a subset of the rows, below 1.5 times the
+    allowed seconds. Without a time budget, no limit exceeds the plan's `most_seconds`. A rerun
+    trial gets 2.5 times `most_seconds`.
     """
 
     def __init__(self, costs: Costs, most_seconds: float, *, is_adaptive: bool) -> None:

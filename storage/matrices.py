@@ -2,7 +2,8 @@
 
 Any Parquet reader can read the files. A dense matrix is one column `values` of fixed-size lists. A
 sparse matrix has two columns, `indices` and `values`, with one list per row. A vector is one plain
-column `values`. A frame keeps its columns. The metadata of the schema holds shape, type and origin.
+column `values`. A frame is stored with its own columns. The metadata of the schema holds shape,
+type and origin.
 
 Frames and vectors can also be stored as uncompressed Arrow files, which processes memory-map
 instead of copying. In an Arrow file, columns of the same type are adjacent, so that pandas can use

@@ -8,8 +8,8 @@ operations:
     def _to_n(op: "Operations") -> None:
         op.add_column("trials", Column("loss", Double, nullable=True))
 
-Add columns and tables, but drop none, because processes of the previous version may still run and
-need the columns they know. For the same reason, keep the keys of JSON documents.
+Add columns and tables, but never drop columns, tables or keys of JSON documents, because running
+processes of the previous version may need the dropped parts.
 """
 
 import json

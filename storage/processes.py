@@ -94,7 +94,7 @@ def process_start(pid: int) -> float:
 
 
 def is_running(pid: int, started: float) -> bool:
-    """Return whether the process with this id and start is running. A zombie is not running."""
+    """Return whether a process is running. A zombie process counts as not running."""
     try:
         is_same = process_start(pid) == started
         return is_same and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

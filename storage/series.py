@@ -164,7 +164,7 @@ class Series:
         return next((run for run in self.runs if run.study == study), None)
 
     def with_run(self, run: SeriesRun) -> Self:
-        """Return the series with a run added, or replaced if the run's number exists."""
+        """Return the series with a run added, or replaced if a run with its number exists."""
         others = (other for other in self.runs if other.number != run.number)
         return replace(self, runs=tuple(sorted((*others, run), key=lambda one: one.number)))
 

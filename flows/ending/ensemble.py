@@ -71,7 +71,7 @@ class ChosenEnsemble:
 
     @classmethod
     def alone(cls, best: Trial, *notes: str) -> "ChosenEnsemble":
-        """Return the choice of a single trial. Needs no stored predictions."""
+        """Return the choice of a single trial, which needs no stored predictions."""
         return cls("single", ((best, 1.0),), notes=notes)
 
 

@@ -169,7 +169,7 @@ def params_of(configuration: Mapping[str, Any], space: "Space | None" = None) ->
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """Default value and range of a hyperparameter. The range is a text."""
+    """Default value and range of a hyperparameter. The range is given as text."""
 
     default: Any
     range: str
