@@ -1,12 +1,12 @@
 """Search methods behind ask and tell, without Prefect, files, clock or network.
 
-`space` declares the choices, and `trials` holds the observations. `methods` contains the methods,
-which use the surrogates in `models` and the acquisitions in `search`. `method` and `options` are
-for declaring a method, `registry` finds methods by name, also in other installed packages, and
-`optimizer` is the contract of all methods. `budget` is the rest of a study's budget at an ask, and
-`events` are the history from which a study resumes. `racing` wraps any method and stops
-configurations that are clearly behind. `importance` estimates which choices of a study mattered.
-`documents` converts dataclasses to JSON and back.
+`space` declares the choices of a search, and `trials` stores the observations. `methods` contains
+the methods, which use the surrogates in `models` and the acquisitions in `search`. `method` and
+`options` declare a method, `registry` finds methods by name, including methods of other installed
+packages, and `optimizer` defines the interface of all methods. `budget` describes the remaining
+budget of a study, and `events` records the history from which a study resumes. `racing` wraps any
+method and stops configurations that are clearly behind. `importance` estimates which choices of a
+study mattered. `documents` converts dataclasses to JSON and back.
 
 Names are imported on first use, because the libraries of some methods take seconds to import.
 """

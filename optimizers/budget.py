@@ -1,16 +1,16 @@
-"""The rest of a study's budget, which the optimizer receives with each ask."""
+"""The remaining budget of a study, which the optimizer receives with each ask."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The spent and the remaining budget of a study at one ask. None stands for no limit.
+    """The spent and remaining budget of a study at the time of an ask. None means no limit.
 
     Attributes:
         trials_spent: Number of configurations started.
-        trials_left: Number of configurations that may still be started. At 0, only configurations
-            that were started may be resumed.
+        trials_left: Number of configurations that may still be started. If 0, only configurations
+            started earlier may be resumed.
         seconds_spent: Worker-seconds spent.
         seconds_left: Worker-seconds left.
         ask_seconds: Total duration of all asks.
@@ -30,7 +30,7 @@ class Budget:
 
     @property
     def share_left(self) -> float:
-        """Share of the budget left, in [0, 1], by the tighter of both limits; 1 without limits."""
+        """Fraction of the budget left, in [0, 1], under the tighter limit; 1 without limits."""
         spent_and_left = (
             (self.trials_spent, self.trials_left),
             (self.seconds_spent, self.seconds_left),

@@ -1,14 +1,14 @@
 """JSON documents of dataclasses (trials, memos, plans, reports) and hyperparameter values.
 
-A class has its own `to_json` or `from_json` if its document needs a space or differs from its
-fields. These methods use this module for all other fields. msgspec is imported by the first
-conversion, because `--help` and completion import the classes without converting any.
+A class defines its own `to_json` or `from_json` if the conversion needs a space, or if the document
+differs from the fields of the class. The first conversion imports msgspec, because `--help` and
+completion import the classes without converting any of them.
 
 A hyperparameter's value may be any value with a stable name: a number or string, None, a tuple,
 list or dict of such values, a function or class of a module, or an object with parameters, such as
 an estimator.
 
-The module also formats configurations and fidelities for people, and reports unknown names.
+The module also formats configurations and fidelities as text, and reports unknown names.
 """
 
 import re
@@ -28,7 +28,10 @@ T = TypeVar("T")
 
 
 def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON values. `documents` gives the JSON of fields converted before."""
+    """Return a dataclass as JSON values.
+
+    `documents` contains fields that are already converted to JSON.
+    """
     from msgspec import to_builtins  # noqa: PLC0415 - see above
 
     if not documents:
@@ -38,17 +41,17 @@ def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
 
 
 def json_values(value: Any) -> Any:
-    """Return a document with lists in place of tuples, like a document read from JSON."""
+    """Return a document with tuples replaced by lists, like a document read from JSON."""
     if isinstance(value, Mapping):
         return {name: json_values(part) for name, part in value.items()}
     return [*map(json_values, value)] if isinstance(value, list | tuple) else value
 
 
 def from_document(cls: type[T], document: Any) -> T:
-    """Return the dataclass with these JSON values. Values that are instances stay unchanged.
+    """Return an instance of a dataclass from JSON values.
 
-    Missing fields get their defaults and unknown keys are skipped, because other versions may have
-    written more or fewer fields.
+    Values that are already instances stay unchanged. Missing fields get their defaults, and unknown
+    keys are skipped, because other versions may write more or fewer fields.
 
     Raises:
         ValueError: If a field without a default is missing, or a value has the wrong type or is
@@ -77,7 +80,7 @@ def value_document(value: Any) -> Document:
     """Return a value as JSON. A value that JSON cannot represent becomes a string of Python code.
 
     Different values have different documents, and a value has the same document in every process.
-    Raises ValueError for an object without such a document.
+    Raises ValueError if an object has no stable name.
 
     >>> value_document(0.5), value_document((50, 50)), value_document([None, {"f": print}])
     (0.5, '(50, 50)', "[None, {'f': builtins.print}]")
@@ -88,7 +91,7 @@ def value_document(value: Any) -> Document:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value with a numpy scalar converted to Python, for JSON and comparisons."""
+    """Return a value, converted to a Python number if the value is a numpy scalar."""
     return value.item() if hasattr(value, "dtype") and getattr(value, "shape", 0) == () else value
 
 
@@ -101,7 +104,7 @@ def choices_of(hyperparameter: Any) -> Sequence[Any] | None:
 
 
 def value_of(hyperparameter: Any, document: Any) -> Any:
-    """Return the value of a hyperparameter with this document; raises ValueError without one.
+    """Return a hyperparameter's value from its document; raises ValueError if no value matches.
 
     A list also matches a tuple with the same items, because JSON has no tuples.
     """
@@ -120,7 +123,7 @@ def value_of(hyperparameter: Any, document: Any) -> Any:
 
 
 def _comparable(value: Any) -> tuple[bool, Document]:
-    """Return a value's document in a form in which true and 1 are not equal."""
+    """Return a value's document in a form that distinguishes true from 1."""
     document = value_document(value)
     return isinstance(document, bool), document
 
@@ -176,7 +179,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 class UnknownName(ValueError):  # noqa: N818 - the name states the problem, as KeyError does
     """A name is unknown. The message suggests a name and lists the known names.
 
-    The suggestion is `guess` or, without it, the most similar name.
+    The suggestion is `guess` or, if `guess` is missing, the most similar name.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], guess: str = "") -> None:
@@ -193,7 +196,7 @@ _LARGEST_DENOMINATOR = 10_000
 
 
 def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
-    """Return the lines that show a configuration, given as JSON values; one line per step.
+    """Return the lines that show a configuration in JSON form, one line per step.
 
     >>> pipeline_lines({"model": {"algorithm": "svm", "hyperparameters": {"C": 1 / 3}}})
     ['model  svm (C=0.3333)']
@@ -207,7 +210,7 @@ def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
 
 
 def values_text(hyperparameters: Mapping[str, Any]) -> list[str]:
-    """Return one text per hyperparameter, with its name and value.
+    """Return the name and value of each hyperparameter as text.
 
     >>> values_text({"C": 1 / 3, "kernel": "rbf"})
     ['C=0.3333', 'kernel=rbf']
@@ -216,7 +219,7 @@ def values_text(hyperparameters: Mapping[str, Any]) -> list[str]:
 
 
 def range_text(hyperparameter: Any) -> str:
-    """Return the range of a ConfigSpace hyperparameter, as a text for users.
+    """Describe the range of a ConfigSpace hyperparameter as text for users.
 
     >>> from ConfigSpace import Categorical, Float
     >>> range_text(Float("C", (2**-5, 2**15), log=True)), range_text(Categorical("p", [1, 2]))
@@ -234,9 +237,10 @@ def range_text(hyperparameter: Any) -> str:
 def fidelity_text(
     query: Mapping[str, Any], n_folds: int | None = None, epochs: int | None = None
 ) -> str:
-    """Return the fidelity of a query, given as JSON values; empty for a full evaluation.
+    """Describe the fidelity of a query in JSON form; empty for a full evaluation.
 
-    `n_folds` and `epochs` are those of a full evaluation; None if unknown.
+    `n_folds` and `epochs` are the numbers of folds and epochs of a full evaluation; None if
+    unknown.
 
     >>> fidelity_text({"subset": 1 / 9, "subset_draw": 0, "folds": 1, "epochs": None}, n_folds=3)
     'subset 1/9, folds 1 of 3'
@@ -256,7 +260,7 @@ def fidelity_text(
 
 
 def value_text(value: Any) -> str:
-    """Return a hyperparameter's value, given as JSON, with four significant digits."""
+    """Return a hyperparameter's JSON value as text, with four significant digits."""
     return f"{value:.4g}" if isinstance(value, float) else _OF_A_FILE.sub("", str(value))
 
 

@@ -1,4 +1,4 @@
-"""The events of an optimizer, and the replay of events by which a study resumes."""
+"""The events of an optimizer, and their replay, which resumes a study."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The optimizer proposed trial `number`. The last `memo` of a study restores the method."""
+    """The optimizer proposed trial `number`. A study resumes the method from the last `memo`."""
 
     number: int
     query: Query
@@ -36,7 +36,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A failed trial was put back to waiting for another attempt."""
+    """A failed trial was returned to the waiting state for another attempt."""
 
     number: int
 
@@ -59,7 +59,10 @@ _CLASSES: Mapping[str, type[Event]] = {
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """Return an event as JSON values. `Told` becomes its trial, and `Asked` omits its memo."""
+    """Return an event as JSON values.
+
+    A `Told` event becomes its trial, and an `Asked` event omits its memo.
+    """
     if isinstance(event, Told):
         return event.trial.to_json()
     if isinstance(event, PriorGiven):
@@ -90,10 +93,10 @@ def event_of(kind: str, document: Mapping[str, Any], space: Space) -> Event:
 def replay(
     optimizer: Optimizer, events: Sequence[Event], memo: Mapping[str, Any] | None = None
 ) -> None:
-    """Bring a new optimizer to the state that follows from `events`.
+    """Bring a new optimizer to the state at the end of `events`.
 
-    `memo` belongs to the last ask; None if the events contain the memo. Raises ValueError if the
-    order of the events is impossible.
+    `memo` is the memo of the last ask; None if the events contain the memo. Raises ValueError if
+    the order of the events is impossible.
     """
     asks = [position for position, event in enumerate(events) if isinstance(event, Asked)]
     for position, event in enumerate(events):

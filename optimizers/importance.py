@@ -1,10 +1,9 @@
-"""The importance of a study's choices, by permuting the inputs of a random forest.
+"""The importance of a study's choices, measured by permuting the inputs of a random forest.
 
 Each input of the forest is the choice of a step's algorithm, or a hyperparameter. The importance of
 an input is the drop in the forest's R2 when the input's values are permuted among the
 configurations (Breiman 2001). Losses are capped at the baseline loss, or at the upper fence of
-Tukey's box plot if the fence is lower. Without a cap, a few useless corners of the space would
-dominate.
+Tukey's box plot if the fence is lower. Without a cap, a few very bad configurations would dominate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +81,7 @@ def importance_of(
         configurations: Distinct configurations with a loss, as JSON values.
         losses: Losses of the configurations, shape (n,).
         chance: Loss of the baseline, if known.
-        seed: Seed of the forest, the permutations and the sample of many configurations.
+        seed: Seed of the forest, the permutations and the sampling of configurations.
     """
     y, n = np.asarray(losses, dtype=np.float64), len(configurations)
     if n < LEAST_TRIALS:

@@ -10,14 +10,14 @@ from prefect_tune.optimizers.options import check_options, options_of
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Reason for a proposal: the method's phase in a few words, and one short line of text."""
+    """Reason for a proposal: the method's current phase and a one-line explanation."""
 
     phase: str
     text: str = ""
 
 
 def ordinal(n: int) -> str:
-    """Return the ordinal of a number, as English text.
+    """Return the English ordinal of a number.
 
     >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 112)]
     ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '112th']
@@ -66,7 +66,7 @@ class MethodOptions:
 
 
 def prior_lines(decisions: Mapping[str, Any]) -> list[str]:
-    """Return a line on the use of an earlier run; no line if no earlier run was used."""
+    """Return a line on how an earlier run was used; an empty list if no run was used."""
     if (prior := decisions.get("prior")) is None:
         return []
     parts = [counted(prior["trials"], "trial"), f"{prior['repeated']} evaluated again"]
@@ -90,8 +90,8 @@ class Method:
         honors_constraints: Whether the search itself respects constraints. Other methods use
             constraints only to choose among the trials.
         fidelities: Kinds of partial evaluations that the method requests.
-        draws_on_cost: Whether measured run times influence the proposals. Without this influence,
-            a search with one worker and a budget of trials is exactly reproducible.
+        draws_on_cost: Whether measured run times influence the proposals. If not, a search with one
+            worker and a budget of trials is exactly reproducible.
         has_portfolio: Whether the search starts with the portfolio of the space by default.
         is_raced: Whether configurations race by folds by default.
         compared_by_default: Whether `compare` includes the method by default.

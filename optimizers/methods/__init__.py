@@ -4,7 +4,7 @@ The methods are declared in `declarations`. `flash`, `admm`, `fabolas` and `bapi
 `tpe`, `smac` and the `references` (random search and JOPT) treat a pipeline as one configuration.
 `flash` prunes paths first, and `admm` alternates between paths and values. `halving` (with
 Hyperband) evaluates many configurations at low fidelity and promotes the best to higher fidelities,
-rung by rung, and `bohb` adds a model. `fabolas` learns from subsets of the rows which configuration
-is best on all rows. `bapi` learns from learning curves which trainings to resume. `esmbo` searches
-for the members of an ensemble.
+rung by rung, and `bohb` adds a model. `fabolas` uses subsets of the rows to predict which
+configuration is best on all rows. `bapi` uses learning curves to decide which trainings to resume.
+`esmbo` searches for the members of an ensemble.
 """

@@ -1,6 +1,6 @@
 """BOHB: Hyperband with configurations drawn from kernel densities (Falkner, Klein and Hutter 2018).
 
-Algorithm 1, the brackets, is `Hyperband`. Algorithm 2, how one configuration is drawn:
+`Hyperband` implements algorithm 1, the brackets. Algorithm 2 draws one configuration:
 
     if rand() < rho, return a random one        Bohb.begin
     b, the largest budget with enough results   Bohb.modeled, with failed runs among the bad
@@ -10,9 +10,8 @@ Algorithm 1, the brackets, is `Hyperband`. Algorithm 2, how one configuration is
 
 Departures from the paper:
 
-- The prior is one more component of each density, as in TPE.
-- A kernel is uniform in the hyperparameters that its configuration does not have. BOHB imputes
-them.
+- The prior is an additional component of each density, as in TPE.
+- A kernel is uniform in the hyperparameters missing from its configuration, which BOHB imputes.
 - g is fitted to all results that are not good.
 - No configuration is proposed twice.
 
@@ -46,19 +45,18 @@ _PRIOR_WIDTH = 12**-0.5
 class KernelDensity:
     """A mixture of product kernels and the prior (Falkner et al. 2018, section 3.2).
 
-    Algorithms and categories have Aitchison-Aitken kernels, which replace a choice by a random
-    choice with some probability. Numbers have Gaussian kernels truncated to [0, 1]. A kernel is
-    uniform in the hyperparameters that its configuration does not have. Unlike in BOHB, the prior
-    is a component of the mixture, so that no algorithm is excluded for lack of good results.
+    Algorithms and categories have Aitchison-Aitken kernels, which replace a choice with a random
+    choice at some probability. Numbers have Gaussian kernels truncated to [0, 1]. A kernel is
+    uniform in the hyperparameters missing from its configuration. Unlike in BOHB, the prior is a
+    component of the mixture, so no algorithm is excluded for lack of good results.
 
     Attributes:
         space: Space of the candidates.
         points: The n configurations at the centers of the kernels.
         active: Whether a configuration has a hyperparameter, shape (n, d).
         leaving: Probability that the algorithm of a step is replaced, shape (K,).
-        widths: Probabilities that categories are replaced, and standard deviations of numbers,
-            shape (d,). Widths follow Scott's rule, with Gini's impurity as the deviation of
-            choices.
+        widths: Replacement probabilities of categories and standard deviations of numbers, shape
+            (d,). The widths follow Scott's rule, with Gini impurity as the deviation of choices.
     """
 
     space: CandidateSpace
@@ -69,7 +67,7 @@ class KernelDensity:
 
     @classmethod
     def fit(cls, space: CandidateSpace, points: Candidates, dimension: int) -> "KernelDensity":
-        """Return the density of the configurations `points`; `dimension` enters Scott's rule."""
+        """Return the density fitted to `points`, using `dimension` in Scott's rule."""
         factor = len(points) ** (-1 / (dimension + 4))
         active = space.active(points)
         units = space.snapped(points.units)
@@ -97,7 +95,7 @@ class KernelDensity:
         return total - np.log(len(self.points) + 1)
 
     def sample(self, n: int, widening: float, rng: Generator) -> Candidates:
-        """Return up to n runnable draws from the prior and from kernels widened by a factor."""
+        """Return up to n runnable draws from the prior and from widened kernels."""
         rows = rng.integers(len(self.points) + 1, size=n)
         is_prior = rows == len(self.points)
         rows[is_prior] = 0
@@ -138,7 +136,7 @@ def _log_of_choice(
 
 
 def _impurity(values: Array | NDArray[np.intp]) -> float:
-    """Return Gini's impurity after adding one different value, which makes it positive."""
+    """Return the Gini impurity of the values and one other value, which is always positive."""
     _, counts = np.unique(values, return_counts=True)
     n = len(values) + 1
     return float(1 - ((counts / n) ** 2).sum() - 1 / n**2)
@@ -175,10 +173,10 @@ class Bohb(Hyperband):
 
     @property
     def modeled(self) -> tuple[list[Trial], list[Trial]] | None:
-        """Good and bad results on the highest rung with enough results; None without such a rung.
+        """Good and bad results on the highest rung with enough results; None if no rung has enough.
 
-        The number of results, without failed trials, must exceed the largest dimension of a
-        configuration by three. Results are sorted, the best first.
+        A rung has enough results if its number of successful trials exceeds the largest dimension
+        of a configuration by three. Results are sorted, best first.
         """
         met = {c.name: c.bound for c in self.objective.constraints}
         told = [t for t in (*self.history, *self.history.older.subsample(met)) if t.is_told]

@@ -1,8 +1,7 @@
 """Declarations of methods, with their options and the text of their decisions.
 
 `fabolas.rules` declares the methods of the Fabolas family. A setting is an option only if a page of
-the documentation says when to change it. All other settings are constants, or depend on the
-variant.
+the documentation says when to change it. All other settings are constants or depend on the variant.
 """
 
 from collections.abc import Iterator, Mapping
@@ -183,7 +182,10 @@ class HistoriesOptions(MethodOptions):
 
     @property
     def bootstraps(self) -> Bootstraps:
-        """Bootstraps for which evaluations report risks. A single bootstrap has all examples."""
+        """Bootstraps for which evaluations report risks.
+
+        A single bootstrap contains all examples.
+        """
         return Bootstraps(self.n_histories, 0.5 if self.n_histories > 1 else 0.0)
 
 

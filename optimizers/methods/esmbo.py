@@ -1,7 +1,7 @@
 """ESMBO: sequential model-based ensemble optimization (Lacoste et al. 2014).
 
-Which model is best is uncertain, and differs between bootstraps of the held-out examples. Algorithm
-2, for N histories:
+The best model is uncertain and differs between bootstraps of the held-out examples. Algorithm 2,
+for N histories:
 
     S'_j = bootstrap(S)                         Bootstraps of the options, drawn where trials run
     v = k modulo N, SMBO(R_v) (algorithm 1)     Esmbo._targets, Jopt._next (eq. 2 and 3)
@@ -9,10 +9,10 @@ Which model is best is uncertain, and differs between bootstraps of the held-out
     E gains h                                   every complete trial is a candidate
     eq. 5 and 6: how often h is the best        Esmbo.weights, best_frequencies
 
-Departures from the paper: the ensemble has only models that are best in some bootstrap, weighted by
-how often they are best (eq. 4). All histories share one kernel. If a trial has no risks, its risks
-are estimated from its loss. ERS (section 6), `EnsembledRandomSearch`, draws configurations at
-random and builds the ensemble in the same way.
+Departures from the paper: the ensemble contains only models that are best in some bootstrap,
+weighted by the number of these bootstraps (eq. 4). All histories share one kernel. If a trial has
+no risks, its risks are estimated from its loss. `EnsembledRandomSearch` (ERS, section 6) draws
+configurations at random and builds the ensemble like ESMBO.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,17 +34,17 @@ _FEW_EXAMPLES = 30
 
 
 class Esmbo(Jopt):
-    """A search with one Gaussian process for all bootstraps, which are improved in turn.
+    """A search that improves the bootstraps in turn, with one Gaussian process for all of them.
 
-    If a trial has no risks, for example after it lost a race, its risk in a bootstrap is estimated
-    as its loss plus the mean difference between risk and loss in this bootstrap.
+    If a trial has no risks, for example because it lost a race, its risk in a bootstrap is
+    estimated as its loss plus the mean difference between risk and loss in the bootstrap.
     """
 
     method: ClassVar[Method] = ESMBO
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """Share of the bootstraps in which a trial is the best, by trial number, if positive."""
+        """Fraction of the bootstraps won by each trial, by trial number; zeros are omitted."""
         history = self.history
         candidates = [t for t in history.complete if history.violation(t) <= 0]
         if not candidates:
@@ -73,7 +73,7 @@ class Esmbo(Jopt):
         }
 
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:
-        """Return the risks of trials, shape (n, N), and the number of the next history.
+        """Return the risks of trials, shape (n, N), and the index of the next history.
 
         Failed trials get risks above the worst risk.
         """
@@ -102,7 +102,7 @@ class Esmbo(Jopt):
 
 
 class EnsembledRandomSearch(Esmbo):
-    """Random search, with an ensemble like that of ESMBO as its result."""
+    """Random search with an ESMBO ensemble as its result."""
 
     method: ClassVar[Method] = ERS
 

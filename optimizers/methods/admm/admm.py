@@ -1,4 +1,4 @@
-"""ADMM: tune one path, choose the next path, and couple both steps, under constraints.
+"""ADMM: tune one path, choose the next path, and couple the two steps, under constraints.
 
 Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI
 2020). An iteration of algorithms 1 and 2, with b = delta - lambda / rho, u = mu / rho_g:
@@ -16,7 +16,8 @@ the paper (`variant=paper` undoes all but the first):
 - Integers are penalized on their unit scale.
 - Each model is tried once before any path is tuned.
 - Paths are drawn from a linear model of the best value of each path. The model also draws
-  categories of the steps that every path has, with effects by model family (see `SharedValues`).
+  categorical values of steps common to all paths, with effects by model family (see
+  `SharedValues`).
 - Algorithms that were never tuned are tried with default values, then with random values.
 - Every second iteration tunes a path that has not been tuned before.
 """
@@ -52,7 +53,7 @@ from prefect_tune.optimizers.trials.history import trials_affordable
 
 
 def simplest_path(space: Space, paths: Sequence[Path]) -> Path:
-    """Return the path of no-op steps and naive Bayes (section 5), or the most similar path."""
+    """Return the path of no-op steps and naive Bayes (section 5), or the most similar one."""
     wanted = []
     for step in space.searched:
         plain = [a for a in step.algorithms if a.is_passthrough or a.id == "gaussian_nb"]
@@ -107,7 +108,7 @@ class Admm(Optimizer):
         try:
             self._z.count(self._state, observed, rng)
             query = self._next(observed, budget, rng)
-        except SpaceExhausted:  # a resumed study does not repeat asks that raised
+        except SpaceExhausted:  # a resumed study does not repeat asks that raised an exception
             self._state = before
             raise
         self._state.open.append(len(self.history))
@@ -188,7 +189,7 @@ class Admm(Optimizer):
         return Reason(block, f"{what}, {place} of {effort} in iteration {iteration}")
 
     def _effort(self, budget: Budget) -> int:
-        """Return the effort of iteration t: I + t F, up to a maximum (adaptive ADMM, section 5)."""
+        """Return the effort of iteration t, I + t F up to a maximum (adaptive ADMM, section 5)."""
         n_trials = trials_affordable(budget, self.history)
         first, step = 16, 16
         if n_trials is not None and n_trials <= 300 and not self.is_of_paper:

@@ -43,8 +43,8 @@ The coefficients belong to the N arms and the S shared values, shape (N + S,), o
 class PathArms:
     """The paths of a space as rows of bandit arms, so that one pass scores all paths.
 
-    Each algorithm is an arm. A choice of the order of T steps pulls T arms, one for each step at
-    its place. If the space has too many paths to list, `seed` samples them.
+    Each algorithm is an arm. An order of T steps pulls T arms, one for each step at its position.
+    If the space has too many paths to list, `seed` samples them.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -74,7 +74,7 @@ class PathArms:
     def thompson(self, counts: Mapping[str, list[int]], rng: Generator) -> Path:
         """Return the path with the largest sum of draws from Beta(prior + r, prior + n - r).
 
-        `counts` has n pulls and r successes by arm (eq. A38).
+        `counts` gives the n pulls and r successes of each arm (eq. A38).
         """
         pulled = np.array([counts.get(arm, [0, 0]) for arm in self.arms])
         n, r = pulled.T
@@ -89,7 +89,7 @@ class PathArms:
     def values(self, shared: SharedValues, trials: Sequence[Trial], losses: Array) -> Draw:
         """Return a sampler of the coefficients of a linear model of `losses`, shape (n,).
 
-        The inputs of the model are the trials' algorithms and shared values.
+        The model's inputs are the algorithms and shared values of the trials.
         """
         known = [i for i, t in enumerate(trials) if t.query.configuration.path in self._index]
         configurations = [trials[i].query.configuration for i in known]
@@ -123,7 +123,7 @@ _DRAWS_PER_EFFORT = 20
 
 
 class ZMin:
-    """Proposes paths, by the paper's solver if `is_paper`. Calls change only the given state."""
+    """Proposes paths, using the paper's solver if `is_paper`. Calls change only the given state."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class ZMin:
         return PathArms(self._space, self._seed)
 
     def count(self, state: AdmmState, observed: PathObservations, rng: Generator) -> None:
-        """Update the bandit with the pulls whose outcomes became known since the last ask."""
+        """Update the bandit with the outcomes of pulls that were told since the last ask."""
         row_of, values = observed.row_of(), observed.augmented(state)
         for number in [n for n in state.open if n in row_of]:
             state.open.remove(number)
@@ -159,9 +159,9 @@ class ZMin:
         effort: int,
         rng: Generator,
     ) -> Configuration | None:
-        """Return the next path at the current hyperparameters; None when this z-min is done.
+        """Return the next path at the current hyperparameters; None once this z-min is done.
 
-        The default solver tries algorithms that were never tuned first with their default values,
+        The default solver tries each algorithm that was never tuned, first with default values and
         then with random values.
         """
         row_of, values = observed.row_of(), observed.augmented(state)
@@ -222,7 +222,7 @@ class ZMin:
     def _earn(
         self, state: AdmmState, observed: PathObservations, row: int, values: Array, rng: Generator
     ) -> None:
-        """Pull the arms of an observed trial once, with a Bernoulli reward (algorithm A1)."""
+        """Count a pull of each arm of an observed trial, with a Bernoulli reward (algorithm A1)."""
         trial, worst = observed.trials[row], observed.worst_reward_loss
         probability = 0.0 if trial.failure else float(reward(values[row], worst))
         success = int(rng.random() < probability)

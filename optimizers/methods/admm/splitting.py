@@ -1,13 +1,13 @@
-"""ADMM's operator splitting: its arithmetic, the state of a search, and the trials in ADMM's units.
+"""ADMM's operator splitting: the arithmetic, the state of a search, and the trials in ADMM's units.
 
 Liu, Ram et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI 2020), algorithms
-1 and 2, in scaled form: `dual` is lambda / rho. Integers are positions on a unit scale of their
-values. The loss is constant within a rounding cell, so the relaxed integer that minimizes the
-augmented term has a closed form. The best slack for a given constraint value has a closed form,
-too.
+1 and 2, in scaled form: `dual` is lambda / rho. Each integer is represented by a position on a unit
+scale of its values. The loss is constant within a rounding cell, so the relaxed integer that
+minimizes the augmented term has a closed form. The best slack for a given constraint value has a
+closed form, too.
 
 A position consists of theta, the projection delta of theta, and the multiplier lambda. Every
-algorithm keeps its positions, whether the algorithm is chosen or not (eq. 9 and 11).
+algorithm keeps its positions, even while the algorithm is not chosen (eq. 9 and 11).
 """
 
 from dataclasses import dataclass, field
@@ -42,9 +42,8 @@ def integer_update(
 ) -> tuple[float, float, float]:
     """Return the relaxed integer, delta and dual after one iteration (algorithm 1, eq. 9 and 11).
 
-    `delta` and `dual` are from the last iteration. `chosen` is the index of the value that
-    theta-min has found. `chosen` is None for an inactive integer, which only the augmented term
-    determines.
+    `delta` and `dual` are from the last iteration. `chosen` is the index of the value found by
+    theta-min; None for an inactive integer, which only the augmented term determines.
     """
     b = delta - dual
     relaxed = float(np.clip(b, 0.0, 1.0) if chosen is None else grid.nearest_in_cells(b)[chosen])
@@ -53,10 +52,10 @@ def integer_update(
 
 
 def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
-    """Return the slack u = max(bound - g - mu / rho_g, 0), which minimizes the augmented term.
+    """Return the slack max(bound - g - mu / rho_g, 0), which minimizes the augmented term.
 
-    The paper also limits u to the bound. The limit has no effect on quantities that are not
-    negative, but would count negative quantities as violations.
+    The paper also limits the slack to the bound. This limit would not affect nonnegative
+    quantities, but would count negative quantities as violations.
     """
     return np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
 
@@ -80,10 +79,10 @@ def reward(loss: ArrayLike, f_hat: float) -> Array:
 
 @dataclass
 class AdmmState:
-    """State of the search, kept from ask to ask as the memo's JSON document.
+    """State of the search, stored in the memo as JSON between asks.
 
-    Keys of `units`, `delta` and `dual` are column numbers of the unit cube, as strings. Missing
-    columns have default values.
+    Keys of `units`, `delta` and `dual` are column numbers of the unit cube, as strings. Columns
+    without an entry have default values.
 
     Attributes:
         iteration: Number of completed iterations.
@@ -91,7 +90,7 @@ class AdmmState:
         path: Path being tuned (z).
         asked: Number of new evaluations in this sub-problem.
         draws: Number of draws in this z-min.
-        started_at: Number of the first trial of this theta-min.
+        started_at: Number of the first trial in this theta-min.
         new_in_iteration: Number of new evaluations in this iteration.
         units: Positions of hyperparameters (theta).
         delta: Positions of integers after projection.
@@ -99,12 +98,12 @@ class AdmmState:
         mu: Multipliers of the constraints, in units of the bounds; empty before the first update.
         counts: Pulls and successes of the bandit by arm (`step/algorithm`, or `step/name@place` for
             an order of steps).
-        open: Trials whose outcome is not counted yet.
+        open: Trials whose outcomes are not yet counted.
         pulled: Open trials of the z-min.
         seen: Trials drawn in this z-min.
         tuned: Paths that a theta-min has tuned, in order.
-        theta: Parameters of the Gaussian process of the path; None before the first fit.
-        fitted: Number of observations in the last fit of the parameters.
+        theta: Parameters of the path's Gaussian process; None before the first fit.
+        fitted: Number of observations at the last fit of the parameters.
     """
 
     iteration: int = 0
@@ -133,15 +132,15 @@ class PathObservations:
 
     Attributes:
         trials: The n told trials.
-        losses: Scaled losses f, shape (n,). f is a share of the metric's range. For metrics without
-            a range, f is the distance from the best loss in interquartile ranges.
+        losses: Scaled losses f, shape (n,), as a fraction of the metric's range. If the metric has
+            no range, f is the distance from the best loss in interquartile ranges.
         quantities: Constrained quantities in units of their bounds, shape (n, M).
-        bounds: Bounds in the same units, minus a margin, shape (M,): about 1, or 0 if the bound
-            is 0.
+        bounds: Scaled bounds of the quantities minus a margin, shape (M,): about 1, or 0 if the
+            bound is 0.
         rho_g: Weight of the constraints.
-        worst_reward_loss: Smallest f for which a pull is certain to fail.
+        worst_reward_loss: Smallest scaled loss f at which a pull always fails.
         origin: Loss at which f is 0.
-        unit: Difference of losses that changes f by 1.
+        unit: Difference in loss that changes f by 1.
     """
 
     trials: list[Trial]
@@ -154,7 +153,7 @@ class PathObservations:
     unit: float = 1.0
 
     def scaled(self, losses: Array) -> Array:
-        """Return losses in the units of `losses`."""
+        """Return losses in the units of the attribute `losses`."""
         return (losses - self.origin) / self.unit
 
     def row_of(self) -> dict[int, int]:
@@ -187,7 +186,7 @@ _UNKNOWN = 2.0
 def observations(history: History, objective: Objective, options: AdmmOptions) -> PathObservations:
     """Return the told trials in ADMM's units.
 
-    Failed trials get the worst loss, and `_UNKNOWN` for each quantity.
+    Failed trials get the worst loss, and `_UNKNOWN` as the value of each quantity.
     """
     rule: FailureCost = "bound" if options.is_paper else "worst"
     trials, losses = imputed_losses(history, objective, rule)
@@ -234,7 +233,7 @@ class Positions:
     def at(self, state: AdmmState, path: Path, others: Array | None = None) -> Configuration:
         """Return the configuration of a path at the current positions.
 
-        Hyperparameters without a position have units from `others`, shape (d,), or defaults.
+        Hyperparameters without a position take units from `others`, shape (d,), or default values.
         """
         units = (self._default_units if others is None else others).copy()
         for key, unit in state.units.items():
@@ -283,7 +282,7 @@ class Positions:
         return tables
 
     def adopt(self, state: AdmmState, configuration: Configuration) -> None:
-        """Set positions from a configuration, for untuned hyperparameters and shared values."""
+        """Set the positions of untuned hyperparameters and shared values from a configuration."""
         units, is_active = self._encoding.to_cube(configuration)
         for column in np.flatnonzero(is_active):
             key, grid = str(column), self._grids[column]

@@ -1,7 +1,7 @@
 """ADMM's theta-min: the next hyperparameters of one path (Liu, Ram et al. 2020, eq. 8).
 
 The Gaussian process models the loss and the constraint values. The other terms of the augmented
-loss are known functions, so observations of earlier iterations can be used with the current
+loss are known functions, so observations from earlier iterations remain usable with the current
 penalties.
 """
 
@@ -37,14 +37,14 @@ class ThetaMin:
         self._searches: dict[Path, GaussianSearch] = {}
 
     def search(self, path: Path) -> GaussianSearch:
-        """Return the search over a path's hyperparameters, which is built once per path."""
+        """Return the search over a path's hyperparameters, built once per path."""
         if path not in self._searches:
             chosen = {s.name: [a] for s, a in zip(self._space.searched, path, strict=True)}
             self._searches[path] = GaussianSearch(self._space.restricted_to(chosen))
         return self._searches[path]
 
     def penalty(self, state: AdmmState) -> Penalty:
-        """Return a function from candidates of the state's path to the penalties of integers."""
+        """Return a function from candidates of the state's path to penalties of their integers."""
         search = self.search(state.path)
         tables = self._positions.penalties(state, search, state.path)
 
@@ -105,7 +105,7 @@ class ThetaMin:
     def _region(
         self, best: Array, values: Array, numbers: list[int], state: AdmmState
     ) -> tuple[Array, Array]:
-        """Return the box around the best point, as lower and upper bounds, shape (d,) each.
+        """Return the lower and upper bounds of the box around the best point, shape (d,) each.
 
         The side of the box is doubled after a success and halved after d failures in a row.
         """

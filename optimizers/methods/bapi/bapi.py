@@ -10,14 +10,14 @@ Equation 8, algorithm 3 (t_opt)          planning.enough_epochs
 Section 3.4 (points of a curve)          curves.chosen_epochs
 Equations 9 to 18 (slopes), 20 to 24     models.monotone, models.curve_kernel
 
-`variant=paper` has the paper's settings. The default variant starts with successive halving, gives
-costs less weight as the budget is spent, and models the logarithms of run times and losses. The
-default variant also stops trainings that are far behind, and its incumbent has the least mean loss
+`variant=paper` uses the paper's settings. The default variant starts with successive halving, gives
+less weight to costs as the budget is spent, and models the logarithms of run times and losses. The
+default variant also stops trainings that are far behind, and its incumbent has the lowest mean loss
 over a window of epochs. Both variants depart from the paper:
 
 - Expectation propagation replaces samples of the truncated normal distribution.
 - The last point of q-EI is integrated in closed form.
-- A planned training takes at least a share p of the epochs.
+- A planned training takes at least a fraction p of the epochs.
 - The best training is completed at the end.
 - The remaining budget excludes the cost of pending trainings.
 """
@@ -104,16 +104,16 @@ class Bapi(Optimizer):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best partial or full training, by the mean loss over the epochs of two checks.
+        """The partial or full training with the lowest mean loss over the epochs of two checks.
 
-        In the paper, the best training is the training with the least loss.
+        In the paper, the incumbent is the training with the lowest loss.
         """
         width = 1 if self.is_of_paper else 2 * self.quantum
         return best_training(list(self.curves.values()), self.history, width=width)
 
     @property
     def notes(self) -> Sequence[str]:
-        """Advice to use another method, if an epoch takes less time than a proposal."""
+        """Advice to use another method, given if an epoch takes less time than a proposal."""
         memo = self.memo or {}
         return [memo["note"]] if "note" in memo else []
 
@@ -124,10 +124,10 @@ class Bapi(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Numbers of epochs trained and spared, how trainings ended, and notes, as JSON values.
+        """Numbers of epochs trained and saved, outcomes of trainings, and notes, as JSON values.
 
-        Epochs count as spared only if the method decided to end the training, not if the budget
-        ended or better trainings were promoted.
+        Epochs count as saved only if the method ended the training, not if the budget ran out or
+        better trainings were promoted.
         """
         curves, memo = list(self.curves.values()), self.memo or {}
         told = [c for c in curves if c.epochs and c.is_iterative]
@@ -198,7 +198,7 @@ class Bapi(Optimizer):
         try:
             query = self._ordered(turn)
         except SpaceExhausted as exhausted:
-            # No new configuration is left, so trainings under way are resumed.
+            # No new configuration is left, so unfinished trainings are resumed.
             nothing, turn.budget = exhausted, replace(turn.budget, trials_left=0)
             query = self._ordered(turn)
         if query is not None:
@@ -206,7 +206,7 @@ class Bapi(Optimizer):
         if self.history.pending:
             raise NotYet
         if turn.may_begin:
-            self.begin(turn.rng)  # raises if no new configuration is left
+            self.begin(turn.rng)  # raises SpaceExhausted if no new configuration is left
             nothing = SpaceExhausted("the remaining budget is too small for another epoch")
         raise nothing
 
@@ -220,7 +220,7 @@ class Bapi(Optimizer):
 
     @cached_property
     def learner(self) -> CurveLearner:
-        """The learner of beliefs about this space."""
+        """The learner that fits beliefs about this space."""
         return CurveLearner(self.space, self.objective, self.settings, self.t_max)
 
 
@@ -234,7 +234,7 @@ _ENDED = Reason("end", "resumed: the best training so far, now to the last epoch
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A training to propose, up to an epoch. If `configuration` is None, a new one is drawn."""
+    """A training to propose, up to an epoch. If `configuration` is None, one is drawn."""
 
     configuration: Configuration | None
     epochs: int
@@ -243,7 +243,10 @@ class Order:
 
 @dataclass
 class Turn:
-    """One ask, which is one pass of the loop of algorithm 2. `memo` becomes the memo of the ask."""
+    """One ask, which is one pass through the loop of algorithm 2.
+
+    The ask returns `memo` as its memo.
+    """
 
     method: Bapi
     budget: Budget
@@ -251,10 +254,10 @@ class Turn:
     rng: Generator
 
     def order(self) -> Order | None:
-        """Return the next training of the loop; None if the loop has no training to propose.
+        """Return the next training to propose; None if no training is due.
 
         The trainings of line 7 run between asks, so each ask re-enters the loop at the line that
-        follows from the told trials.
+        the told trials call for.
         """
         return self.initial() or self.evaluation() or self.plan() or self.end()
 
@@ -267,7 +270,7 @@ class Turn:
             epochs = self.remaining.epochs(self.curves[step.configuration], step.level)
             return Order(step.configuration, epochs, _PROMOTED) if epochs else None
         if isinstance(step, Begin) and self.remaining.epochs(None, step.level) == step.level:
-            # A random model may not train in epochs. Only the plan distinguishes these models.
+            # A random model may not train in epochs. Only the plan checks for such models.
             return Order(None, step.level, _STARTED)
         return None
 
@@ -341,7 +344,7 @@ class Turn:
 
     @property
     def learner(self) -> CurveLearner:
-        """The learner of beliefs about the space."""
+        """The learner that fits beliefs about the space."""
         return self.method.learner
 
     @cached_property
@@ -351,7 +354,10 @@ class Turn:
 
     @cached_property
     def design(self) -> Design:
-        """The initial design. Before its trainings start, it shrinks if the budget proves small."""
+        """The initial design.
+
+        Before its trainings start, the design shrinks if the budget proves small.
+        """
         t_max, settings = self.method.t_max, self.method.settings
         if settings.is_paper:
             return Design.random(settings.n_first, t_max, self.method.quantum)
@@ -369,7 +375,7 @@ class Turn:
 
     @cached_property
     def least_loss(self) -> float:
-        """The least feasible loss (minus y_best), or the least loss if no trial is feasible."""
+        """The lowest feasible loss (minus y_best), or the lowest loss if no trial is feasible."""
         history = self.method.history
         ended = [t for t in history if t.loss is not None]
         feasible = [t for t in ended if history.violation(t) <= 0]
@@ -377,7 +383,7 @@ class Turn:
 
     @cached_property
     def epsilon(self) -> float:
-        """Epsilon of equation 8: increase in loss that is accepted for ending a training early."""
+        """Epsilon of equation 8: the increase in loss accepted for ending a training early."""
         if (given := self.method.settings.epsilon) is not None:
             return given
         objective = self.method.objective
@@ -388,7 +394,7 @@ class Turn:
         return (0.01 if self.method.is_of_paper else 0.003) * width
 
     def _part(self, configuration: Configuration, done: int, target: int, why: Reason) -> Order:
-        """Return the training up to its next check, and note the check (algorithm 5, line 6)."""
+        """Return the training up to its next check, and record the check (algorithm 5, line 6)."""
         self.memo["planned"] = [*self.memo.get("planned", ()), len(self.method.history)]
         ahead = self.method.quantum
         if not done and not self.method.is_of_paper:
@@ -396,7 +402,7 @@ class Turn:
         return Order(configuration, min(target, done + ahead), why)
 
     def _verdict(self, curve: LearningCurve, belief: CurveBelief) -> tuple[int, str]:
-        """Return t_opt of a training, and the verdict on the training."""
+        """Return t_opt and the verdict for a training."""
         row = self.learner.inputs.of(self.learner.inputs.encode([curve.configuration]))
         expected = belief.curve(row, is_known=True)
         enough = enough_epochs(expected, self.epsilon, curve.done)
@@ -428,7 +434,7 @@ class Turn:
         return Planning(everything, new, self.learner, belief, best=best, epsilon=self.epsilon)
 
     def _unlike(self, new: Candidates) -> Candidates:
-        """Return the candidates without configurations that were started, and without repeats."""
+        """Return the candidates, excluding duplicates and configurations already started."""
         inputs = self.learner.inputs
         begun = inputs.of(inputs.encode(self.curves))
         rows = np.vstack([begun, inputs.of(new)])
@@ -436,7 +442,7 @@ class Turn:
         return new[np.sort(first[first >= len(begun)]) - len(begun)]
 
     def _entry(self, planning: Planning) -> PlannedTraining | None:
-        """Return the planned training to run next; None if no planned training is worthwhile."""
+        """Return the next planned training; None if no planned training is worthwhile."""
         entries = self.entries(planning, self.remaining)
         if not self.may_begin:
             entries = self._worthwhile(entries, planning)
@@ -458,8 +464,8 @@ class Turn:
     ) -> list[PlannedTraining]:
         """Return the entries that may improve the loss by at least p times epsilon.
 
-        When no new configuration may be started, these are the only entries that are worthwhile: a
-        training may run for a share p of the epochs until the next check.
+        When no new configuration may be started, all other entries are dropped, because a training
+        may run for a fraction p of the epochs until the next check.
         """
         rows = planning.inputs[[e.number for e in entries]]
         mean, deviation = planning.belief.predict(rows, self.method.t_max)

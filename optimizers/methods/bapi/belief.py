@@ -1,7 +1,8 @@
 """GP_f and GP_c: the models of learning curves and of the run time of an epoch.
 
-The parameters are fitted again when enough new trials are known, and each ask conditions the models
-on the current curves. Losses are learned as scores; higher scores are better.
+The parameters are refitted once enough new trials have been told, and each ask conditions the
+models on the current curves. The models predict scores, which are transformed losses; higher scores
+are better.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,12 +45,12 @@ _ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores of losses: minus the logarithm of the distance from the least possible loss.
+    """Scores of losses: minus the logarithm of the distance from the lowest possible loss.
 
     Attributes:
-        lower: Least possible loss.
-        offset: Number added to the distance, so that a perfect loss has a finite score; None if the
-            scores are negative losses.
+        lower: Lowest possible loss.
+        offset: Number added to the distance so that a perfect loss has a finite score; None if the
+            scores are negated losses.
     """
 
     lower: float = 0.0
@@ -59,7 +60,7 @@ class Scores:
     def of(cls, objective: Objective) -> Self:
         """Return the scores for an objective. The offset is the loss of half a misclassified row.
 
-        If the losses have no finite bounds, scores are negative losses.
+        If the losses have no finite bounds, scores are negated losses.
         """
         width = objective.upper - objective.lower
         if not isfinite(width):
@@ -74,7 +75,7 @@ class Scores:
         return -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
 
     def losses(self, scores: Array) -> Array:
-        """Return the losses that have these scores, at least the least possible loss."""
+        """Return the losses with these scores, clipped at the lowest possible loss."""
         if self.offset is None:
             return -scores
         return self.lower + np.maximum(np.exp(-scores) - self.offset, 0.0)
@@ -85,17 +86,17 @@ Epochs = int | NDArray[np.intp]
 
 @dataclass(frozen=True)
 class CurveBelief:
-    """Models of the scores and of the run times of an epoch.
+    """Models of the scores and of the run time per epoch.
 
     Attributes:
-        process: Process of scores over configurations and the share of the training that is done,
-            which is the last input.
-        costs: Process of seconds per epoch (paper), or of their logarithms; None before any run
-            time is known.
-        least_rate: Least seconds per epoch so far.
+        process: Gaussian process of scores, over configurations and the completed fraction of the
+            training, which is the last input.
+        costs: Gaussian process of seconds per epoch (paper) or log seconds per epoch; None before
+            any run time is known.
+        least_rate: Fewest seconds per epoch so far.
         t_max: Number of epochs of a full training.
         scores: Conversion between losses and scores.
-        bounds: Least and largest possible loss.
+        bounds: Lowest and highest possible loss.
         is_paper: Whether the variant is the paper's.
     """
 
@@ -108,15 +109,15 @@ class CurveBelief:
     is_paper: bool
 
     def at(self, inputs: Array, epochs: Epochs) -> Array:
-        """Return inputs with the share of the training as last column, shape (m, width + 1)."""
+        """Return inputs with the completed fraction as the last column, shape (m, width + 1)."""
         t = np.broadcast_to(np.asarray(epochs) / self.t_max, len(inputs))
         return np.column_stack([inputs, t])
 
     def curve(self, row: Array, *, is_known: bool = False) -> Array:
         """Return the expected loss after each epoch, which never rises, shape (t_max,).
 
-        `row` has the inputs of one configuration, shape (1, width). `is_known` states that the
-        belief already includes the configuration's curve.
+        `row` contains the inputs of one configuration, shape (1, width). `is_known` tells whether
+        the belief already includes the configuration's curve.
         """
         rows = self.at(np.repeat(row, self.t_max, axis=0), np.arange(1, self.t_max + 1))
         process = self.process
@@ -139,8 +140,8 @@ class CurveBelief:
     def seconds(self, inputs: Array) -> Array:
         """Return the predicted seconds per epoch, shape (m,); 1 before any run time is known.
 
-        The predictions are medians, or means in the paper. The paper's process has a prior mean of
-        0, so predictions far from the data are raised to the least seconds seen.
+        The predictions are medians (in the paper, means). The paper's process has a prior mean of
+        0, so predictions far from the data are raised to the fewest seconds observed.
         """
         if self.costs is None:
             return np.ones(len(inputs))
@@ -182,7 +183,7 @@ class CurveLearner:
     ) -> tuple[CurveBelief, dict[str, Any]]:
         """Return the belief for a plan, and the parameters as JSON values for the memo.
 
-        The parameters are fitted again whenever the number of trials has grown by a tenth.
+        The parameters are refitted whenever the number of trials has grown by a tenth.
         """
         n_trials = sum(len(c.trials) for c in curves)
         kept = {k: memo[k] for k in ("theta", "costs", "n_fitted") if k in memo}
@@ -221,7 +222,7 @@ class CurveLearner:
     ) -> GaussianProcess:
         """Return GP_f, the process of scores, with the parameters in `memo`.
 
-        With `rng`, the parameters are fitted, starting from those in `memo`.
+        If `rng` is given, the parameters are fitted, starting from the parameters in `memo`.
         """
         theta = _theta(memo.get("theta"), self._kernel, self._noise)
         observed = self._observed(curves, theta)
@@ -232,7 +233,7 @@ class CurveLearner:
     ) -> GaussianProcess | None:
         """Return GP_c, the process of run times; see `_scored`.
 
-        The process models seconds with mean 0 (paper), or the logarithms of seconds.
+        The process models seconds with mean 0 (paper) or log seconds.
         """
         timed = [(c.configuration, c.rate) for c in most_telling(curves) if c.rate is not None]
         if not timed:
@@ -247,7 +248,7 @@ class CurveLearner:
         return _process(kernel, noise, theta, (inputs, targets), mean=mean, rng=rng)
 
     def _observed(self, curves: Sequence[LearningCurve], theta: Array) -> tuple[Array, Array]:
-        """Return inputs, shape (n, width + 1), and scores, shape (n,), of points of the curves."""
+        """Return the inputs, shape (n, width + 1), and scores, shape (n,), of curve points."""
         curves = most_telling(curves)
         p, q = len(self._kernel.parameters), len(self._of_time.parameters)
         known = [c for c in curves if c.epochs and not c.is_infeasible]
@@ -276,7 +277,7 @@ class CurveLearner:
         return inputs, self._scores.scores(np.minimum(losses, largest))
 
     def _sites(self, curves: Sequence[LearningCurve]) -> Array:
-        """Return the inputs, at both ends of unfinished curves, at which slopes are constrained."""
+        """Return the inputs at which slopes are constrained: both ends of each unfinished curve."""
         going = [c for c in curves if c.epochs and not c.is_closed and c.is_iterative]
         if not going:
             return np.empty((0, self.inputs.width + 1))

@@ -1,4 +1,4 @@
-"""The learning curves of a study, the few points of a curve to learn from, and the best curve."""
+"""The learning curves of a study, the selection of points to fit to, and the best curve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ class LearningCurve:
     """The learning curve of one configuration so far.
 
     Attributes:
-        trials: The configuration's partial trainings, in the order of their numbers. The last
-            trial may be pending.
+        trials: The configuration's partial trainings, in order of trial number. The last trial may
+            be pending.
         t_max: Number of epochs of a full training.
-        is_iterative: Whether the model trains in epochs. A fit of another model counts as a full
+        is_iterative: Whether the model trains in epochs. A fit of any other model counts as a full
             training.
         epochs: The k epochs with a known loss, rising.
-        losses: Least loss up to each of the k epochs.
-        model_step: Name of the step of the model.
+        losses: Lowest loss up to each of the k epochs.
+        model_step: Name of the model's step.
         is_infeasible: Whether the latest told trial violates a constraint.
     """
 
@@ -52,7 +52,7 @@ class LearningCurve:
 
     @property
     def loss(self) -> float:
-        """The least loss; inf before the first result."""
+        """The lowest loss; inf before the first result."""
         return self.losses[-1] if self.losses else np.inf
 
     @cached_property
@@ -78,18 +78,18 @@ class LearningCurve:
 
     @cached_property
     def trouble(self) -> str:
-        """Reason why the training cannot be resumed; empty if the training can be resumed."""
+        """Reason why the training cannot be resumed; empty if it can."""
         return next((t.evaluation.trouble for t in reversed(self.trials) if t.evaluation), "")
 
     def loss_at(self, epoch: int) -> float:
-        """Return the least loss up to an epoch, or the first known loss for earlier epochs."""
+        """Return the lowest loss up to an epoch, or the first known loss for earlier epochs."""
         if not self.epochs:
             return np.inf
         return self.losses[max(int(np.searchsorted(self.epochs, epoch, side="right")) - 1, 0)]
 
     @cached_property
     def rate(self) -> float | None:
-        """Seconds of one epoch of the model without cache, summed over folds; None if unknown."""
+        """Seconds per epoch of the model without cache, summed over folds; None if unknown."""
         seconds, n_epochs, done = 0.0, 0, 0
         for trial in self.trials:
             if (evaluation := trial.evaluation) is None:
@@ -149,11 +149,11 @@ N_POINTS = 3
 def chosen_epochs(
     epochs: Sequence[int], n_points: int, t_max: int, *, of_time: Decay, theta: Array, noise: float
 ) -> list[int]:
-    """Return the epochs of a curve to learn from, sorted (section 3.4, after Nguyen et al. 2020).
+    """Return the epochs of a curve to fit to, sorted (section 3.4, after Nguyen et al. 2020).
 
     The last epoch is chosen first. Then the epoch with the largest conditional variance is added
-    until `n_points` are chosen. Variances follow from the kernel of t alone, so the choice depends
-    on neither losses nor other curves.
+    until `n_points` are chosen. The variances depend only on the kernel of t, so neither losses nor
+    other curves affect the choice.
 
     Args:
         epochs: Epochs with a loss, rising; at least one.
@@ -180,10 +180,10 @@ MOST_POINTS = 150
 
 
 def most_telling(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
-    """Return the curves to learn from, in the order of their first trials.
+    """Return the curves to fit to, in the order of their first trials.
 
-    If more than `MOST_POINTS` curves have results, the better half of this number and the newest of
-    the others are returned.
+    If more than `MOST_POINTS` curves have results, return `MOST_POINTS` curves: half of them the
+    best, the others the newest.
     """
     told = [c for c in curves if c.epochs or c.has_failed]
     if len(told) <= MOST_POINTS:
@@ -213,10 +213,10 @@ def largest_informative_loss(losses: Array, objective: Objective) -> float:
 
 
 def steady_loss(losses: Sequence[float], width: int) -> float:
-    """Return the least mean of losses over a window of `width` epochs.
+    """Return the lowest mean loss over a window of `width` epochs.
 
-    The least of hundreds of losses is optimistic, and averaging over neighboring epochs reduces the
-    bias. If the curve is shorter than the window, the window is the whole curve.
+    The lowest of hundreds of losses is optimistic, and averaging over neighboring epochs reduces
+    the bias. If the curve is shorter than the window, the window is the whole curve.
     """
     width = min(width, len(losses))
     return float(np.lib.stride_tricks.sliding_window_view(losses, width).mean(axis=1).min())
@@ -225,7 +225,7 @@ def steady_loss(losses: Sequence[float], width: int) -> float:
 def best_training(
     curves: Sequence[LearningCurve], history: History, *, width: int = 1
 ) -> Trial | None:
-    """Return the best feasible trial, by the least mean loss over a window of `width` epochs."""
+    """Return the feasible trial with the lowest mean loss over a window of `width` epochs."""
     best: tuple[float, float, int] | None = None
     for curve in curves:
         feasible = [t for t in curve.trials if t.loss is not None and history.violation(t) <= 0]

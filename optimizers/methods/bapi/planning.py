@@ -1,6 +1,6 @@
 """BAPI's initial design, the plan for the remaining budget, and the rule that ends a training.
 
-`Design` is line 1 of algorithm 2, `Planning` has algorithms 3 and 4, and `verdict` is the rule of
+`Design` implements line 1 of algorithm 2, `Planning` algorithms 3 and 4, and `verdict` the rule of
 algorithm 5.
 """
 
@@ -43,7 +43,7 @@ Step = Begin[int] | Promote[int] | Wait | Done
 class Design:
     """The initial design: rungs of epochs, each with a number of configurations.
 
-    The design consists of the first configurations of the study.
+    The first configurations of the study form the design.
 
     Attributes:
         epochs: Epochs of the rungs, rising.
@@ -55,7 +55,7 @@ class Design:
 
     @classmethod
     def halving(cls, n: int, t_max: int) -> Self:
-        """Return a design of n configurations at 1/25 of the epochs, a third of n at 3/25, etc."""
+        """Return a design with n configurations at 1/25 of the epochs, n / 3 at 3/25, and so on."""
         epochs, counts = [first_epochs(t_max)], [n]
         while len(epochs) < _ETA and epochs[-1] * _ETA < t_max and counts[-1] >= _ETA:
             epochs.append(epochs[-1] * _ETA)
@@ -64,15 +64,15 @@ class Design:
 
     @classmethod
     def random(cls, n: int, t_max: int, quantum: int) -> Self:
-        """Return a design of n configurations up to `quantum` epochs, and the best to the end."""
+        """Return a design with n configurations at `quantum` epochs and the best at all epochs."""
         return cls((t_max,), (n,)) if quantum >= t_max else cls((quantum, t_max), (n, 1))
 
     @classmethod
     def affordable(cls, n_epochs: float, n_configurations: float, t_max: int) -> Self:
-        """Return a halving design of 27, 9 or 3 configurations, the largest that is affordable.
+        """Return the largest affordable halving design, with 27, 9 or 3 configurations.
 
-        Designs of 27 and 9 must take at most a third of the affordable epochs and half of the
-        affordable configurations.
+        A design with 27 or 9 configurations may use at most a third of the affordable epochs and
+        half of the affordable configurations.
         """
         for n in (_ETA**3, _ETA**2):
             design = cls.halving(n, t_max)
@@ -111,11 +111,12 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The rest of a budget (B_r), from lines 3, 4 and 10 of algorithm 2.
+    """The remaining budget (B_r), from lines 3, 4 and 10 of algorithm 2.
 
     Attributes:
         seconds: Worker-seconds left after all pending trainings; inf without a limit.
-        longest: Seconds that one training may take, at most one worker's share of the rest.
+        longest: Seconds that one training may take, at most one worker's share of the remaining
+            budget.
         rate: Mean seconds per epoch; None before any run time is known.
     """
 
@@ -125,9 +126,10 @@ class Remaining:
 
     @classmethod
     def of(cls, budget: Budget, curves: Collection[LearningCurve]) -> Self:
-        """Return the rest of a budget after the pending trainings in `curves`.
+        """Return the budget that remains after the pending trainings in `curves`.
 
-        A pending epoch costs the curve's seconds per epoch, or the mean of all curves if unknown.
+        A pending epoch costs the curve's seconds per epoch or, if unknown, the mean over all
+        curves.
         """
         rates = [c.rate for c in curves if c.rate is not None]
         rate = float(np.mean(rates)) if rates else None
@@ -139,7 +141,7 @@ class Remaining:
         return cls(total - pending, min(total - pending, share), rate)
 
     def epochs(self, curve: LearningCurve | None, target: int) -> int:
-        """Return the epoch, up to `target`, that a training can reach; 0 if it affords no epoch."""
+        """Return the last epoch, up to `target`, that a training can afford; 0 if none."""
         done, rate = (curve.done, curve.rate) if curve else (0, None)
         rate = rate or self.rate
         if rate is None:
@@ -176,8 +178,8 @@ def verdict(
     A training is finished after `target` epochs (t_opt). A training is stopped if its predicted
     score after `target` epochs is not better than `best`, and the prediction is certain. The
     prediction is certain if `deviation` is at most tau times `deviation_now`, or if `mean` is three
-    deviations worse than `best`. The paper's rule uses tau alone, which lets hopeless trainings
-    continue if curves have little noise.
+    deviations worse than `best`. The paper's rule uses only tau, so hopeless trainings continue if
+    curves have little noise.
 
     Args:
         done: Number of epochs done.
@@ -200,7 +202,7 @@ class PlannedTraining:
     """One entry of a plan.
 
     Attributes:
-        number: Number of the candidate.
+        number: Candidate number.
         epochs: Epoch up to which the candidate is trained.
         seconds: Predicted run time of the new epochs.
     """
@@ -219,7 +221,8 @@ class Prospects:
         targets: Target epochs of pending trainings, 0 for other candidates, shape (m,).
         is_divisible: Whether candidates can be trained for fewer than all epochs, shape (m,).
         rates: Predicted seconds per epoch, shape (m,).
-        enough: Function from a candidate's number to t_opt; None for candidates that cannot run.
+        enough: Function that maps a candidate's number to t_opt, or to None if the candidate cannot
+            run.
         t_max: Number of epochs of a full training.
     """
 
@@ -239,14 +242,14 @@ class Prospects:
         horizon: int,
         quantum: int,
     ) -> list[PlannedTraining]:
-        """Return a plan's entries, in the order in which they are chosen (algorithm 4, NMO).
+        """Return the entries of a plan, in the order of choice (algorithm 4, NMO).
 
         Args:
             improvement: Joint improvement, which already includes pending trainings.
             fallback: Values that rank the candidates if all improvements are 0, shape (m,).
-            remaining: Rest of the budget.
+            remaining: Remaining budget.
             horizon: Largest number of entries.
-            quantum: Least number of new epochs of a training.
+            quantum: Smallest number of new epochs in a training.
         """
         # Compute t_opt only for candidates whose next epoch is affordable.
         least = np.where(self.is_divisible, 1, self.t_max - self.done)
@@ -279,10 +282,10 @@ def chosen_entry(
     Args:
         entries: The k entries of the plan.
         means: Predicted mean scores after the planned epochs, shape (k,).
-        deviations: Standard deviations of these scores, shape (k,).
+        deviations: Standard deviations of the predicted scores, shape (k,).
         best: Best score so far.
-        power: Exponent of the cost. 1 stands for improvement per cost, and smaller exponents for
-            cost cooling (Lee et al. 2020).
+        power: Exponent of the cost: 1 for improvement per cost, less for cost cooling (Lee et al.
+            2020).
     """
     costs = np.maximum([e.seconds for e in entries], TINY)
     # Improvement is defined for losses, so scores change sign.
@@ -299,7 +302,7 @@ class Planning:
 
     Attributes:
         best: Score to improve on.
-        epsilon: Increase in loss that is accepted for ending a training early.
+        epsilon: Increase in loss accepted for ending a training early.
     """
 
     def __init__(
@@ -328,13 +331,13 @@ class Planning:
         )
 
     def configuration(self, j: int) -> Configuration | None:
-        """Return the configuration of candidate j; None if the space forbids the configuration."""
+        """Return the configuration of candidate j; None if the configuration is forbidden."""
         if j < len(self._begun):
             return self._begun[j].configuration
         return self._candidates.decode(self._pool, j)
 
     def enough(self, j: int) -> int | None:
-        """Return t_opt of candidate j, at least the epochs done; None if the space forbids it."""
+        """Return t_opt of candidate j, at least the epochs done; None if j is forbidden."""
         if self.configuration(j) is None:
             return None
         if not self.prospects.is_divisible[j]:
@@ -344,9 +347,9 @@ class Planning:
         return enough_epochs(curve, self.epsilon, done)
 
     def improvement(self, horizon: int, seed: int) -> tuple[JointImprovement, Array]:
-        """Return the joint improvement, given pending trainings, and predicted variances.
+        """Return the joint improvement given pending trainings, and the predicted variances.
 
-        Outcomes of `horizon` further choices are simulated, with `seed`. The variances of the
+        The outcomes of `horizon` further choices are simulated with `seed`. The variances of the
         candidates' scores have shape (m,).
         """
         process = self.belief.process
@@ -368,7 +371,7 @@ class Planning:
         return improvement, variance
 
     def chosen(self, entries: Sequence[PlannedTraining], power: float) -> PlannedTraining:
-        """Return the entry to run next; see `chosen_entry` for `power`."""
+        """Return the entry to run next. See `chosen_entry` for `power`."""
         rows = self.inputs[[e.number for e in entries]]
         means, deviations = self.belief.predict(rows, np.array([e.epochs for e in entries]))
         return chosen_entry(entries, means, deviations, self.best, power)

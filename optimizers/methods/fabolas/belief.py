@@ -1,6 +1,6 @@
-"""The results, and the Gaussian processes of losses and run times (equation 6, section 3.4).
+"""Observations, and Gaussian processes of losses and run times (equation 6, section 3.4).
 
-By default, a process has the most likely parameters. `variant=paper` draws the parameters with
+By default, a process uses the most likely parameters. `variant=paper` draws the parameters with
 emcee (Foreman-Mackey et al. 2013), whose walkers start near the most likely parameters at each ask.
 """
 
@@ -53,13 +53,13 @@ def pipeline_inputs(space: Space) -> PipelineInputs:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Trials that have ended, by number.
+    """Trials that have ended, ordered by number.
 
     Attributes:
         trials: The n trials.
         candidates: Configurations of the trials.
         inputs: Inputs of the processes with s as the last column, shape (n, width + 1).
-        losses: Losses, shape (n,). Failed trials have the worst known loss, or nan before any loss
+        losses: Losses, shape (n,). A failed trial has the worst known loss, or nan before any loss
             is known.
         log_seconds: ln of the seconds per fold without cache, shape (n,).
         older: Observations of earlier runs.
@@ -106,7 +106,7 @@ class Observations:
 
 
 def log_floor(objective: Objective) -> float:
-    """Return the floor of an error in percent before its logarithm is taken.
+    """Return the floor, in percent, applied to errors before taking logarithms.
 
     The floor is the error of half a misclassified row.
     """
@@ -115,10 +115,10 @@ def log_floor(objective: Objective) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LossScale:
-    """The scale on which losses are learned: logarithms of errors, other losses without outliers.
+    """The scale on which losses are modeled: log errors, or other losses with outliers capped.
 
     Attributes:
-        floor: Floor of losses before their logarithms are taken; None without logarithms.
+        floor: Floor applied to losses before taking logarithms; None if logarithms are not used.
         cap: Cap of losses.
     """
 
@@ -129,7 +129,7 @@ class LossScale:
     def of(cls, losses: Array, objective: Objective, strategy: Strategy) -> Self:
         """Return the scale for losses, shape (n,), of which at least one is known.
 
-        Errors are in percent. Unless the strategy is the paper's, losses that are not errors are
+        Errors are in percent. Unless the strategy is the paper's, losses other than errors are
         capped at three interquartile ranges above the median.
         """
         if strategy.is_log:
@@ -151,8 +151,8 @@ class Belief:
 
     Attributes:
         processes: Processes of the losses, one for each draw of the parameters.
-        costs: Process of ln seconds per fold; None if run times are not used.
-        scale: Scale on which losses are learned.
+        costs: Process of log seconds per fold; None if run times are not used.
+        scale: Scale on which losses are modeled.
         basis: Basis functions of the losses.
         n_folds: Number of folds of an evaluation with s above `one_fold_to`.
         one_fold_to: Largest s of an evaluation on one fold.
@@ -166,17 +166,17 @@ class Belief:
     one_fold_to: float = -1.0
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means and standard deviations of all processes together, shape (n,) each."""
+        """Return means and standard deviations of the mixture of all processes, shape (n,) each."""
         means, deviations = np.array([p.predict(inputs) for p in self.processes]).transpose(1, 0, 2)
         return means.mean(axis=0), np.sqrt((deviations**2).mean(axis=0) + means.var(axis=0))
 
     def noise(self, inputs: Array) -> Array:
-        """Return the variance of the noise of losses, averaged over processes, shape (n,)."""
+        """Return the noise variance of losses, averaged over processes, shape (n,)."""
         return self.spread**2 * np.mean([p.noise_variance(inputs) for p in self.processes], axis=0)
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the losses that were learned."""
+        """Standard deviation of the losses to which the processes were fitted."""
         return float(self.processes[0].scale[0])
 
     def seconds(self, inputs: Array) -> Array:
@@ -187,7 +187,7 @@ class Belief:
         return folds * np.exp(self.costs.predict(inputs)[0])
 
     def imagining(self, inputs: Array) -> "Belief":
-        """Return the belief as if pending evaluations (`inputs`) had their predicted means."""
+        """Return the belief, assuming that pending evaluations at `inputs` match predictions."""
         return replace(self, processes=tuple(p.imagining(inputs) for p in self.processes))
 
 
@@ -197,7 +197,7 @@ _Data = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Regression:
-    """A kernel and a noise model, and a way to find their parameters: by a fit or by draws."""
+    """A kernel and a noise model, whose parameters are fitted or drawn."""
 
     kernel: FidelityKernel
     noise: Noise
@@ -267,7 +267,8 @@ class Learner:
     ) -> tuple[Belief, dict[str, Any]]:
         """Return the belief, and its parameters as JSON values for the next ask.
 
-        `last` has the parameters of the previous ask. At least one observation must have a loss.
+        `last` contains the parameters of the previous ask. At least one observation must have a
+        loss.
         """
         losses, seconds, _ = self._data(seen)
         kept = {"losses": self._losses.learned(losses, last.get("losses"), rng)}
@@ -288,9 +289,10 @@ class Learner:
         )
 
     def _data(self, seen: Observations) -> tuple[_Data, _Data, LossScale]:
-        """Return the losses and ln seconds to learn from, and the scale of the losses.
+        """Return the losses and log seconds to fit to, and the scale of the losses.
 
-        Of too many observations, those on the most rows are used, and of these the newest.
+        If there are too many observations, the ones on the most rows are used, and the newest among
+        equals.
         """
         order = np.lexsort((-np.arange(len(seen.trials)), -seen.inputs[:, -1]))
         rows = np.sort(order[: RULES.most_learned])

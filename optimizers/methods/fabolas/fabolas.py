@@ -8,19 +8,19 @@ Algorithm 1, line 1 (initial design)       Sizes.first_shares, Fabolas._designed
              line 6 (incumbent)            Fabolas._standing, Fabolas.incumbent
 Equations 2, 3 and 5 (EI, ES, MTBO)        ExpectedImprovement, EntropySearch, TwoTasks
 
-`variant=paper` has the acquisition, the bases, the noise, the drawn parameters and the incumbent of
-the paper. The default variant differs as follows:
+`variant=paper` uses the acquisition, bases, noise model, drawn parameters and incumbent of the
+paper. The default variant differs as follows:
 
 - The information gain has a closed form, and parameters are fitted.
-- All configurations share a trend over sizes, and the noise falls with the size.
-- The initial design is halved on larger subsets.
-- The incumbent has the least sum of predicted mean and standard deviation.
-- Full evaluations verify predictions, and a gate may drop subsets.
+- All configurations share a trend over sizes, and the noise decreases with size.
+- The initial design is halved on each larger subset.
+- The incumbent has the lowest sum of predicted mean and standard deviation.
+- Full evaluations verify predictions, and a gate may stop the use of subsets.
 
 Both variants depart from the paper: sizes are powers of 1/2, priors differ (`belief`), random
 candidates replace DIRECT and CMA-ES, and a configuration is evaluated only on larger sizes than
 before. After confirmations at the end of the budget, the incumbent is the best full evaluation.
-`rules` has the constants.
+`rules` defines the constants.
 """
 
 from collections.abc import Mapping
@@ -92,10 +92,10 @@ _SOUGHT: Mapping[Acquisition, Reason] = {
 class Standing:
     """The n feasible configurations with a loss, ranked by their predicted loss on all rows.
 
-    Configurations that failed on all rows are left out.
+    Configurations that failed on all rows are excluded.
 
     Attributes:
-        trials: The trial of each configuration on the most rows.
+        trials: Trial of each configuration on the most rows.
         candidates: The configurations.
         at_one: Inputs of the configurations at s = 1, shape (n, width + 1).
         mean: Predicted losses at s = 1, shape (n,).
@@ -145,12 +145,12 @@ class Fabolas(Optimizer):
 
     @property
     def resumes_configurations(self) -> bool:
-        """Whether the configurations predicted best are evaluated on all rows at the end."""
+        """Whether configurations with the best predictions finally run on all rows."""
         return self.strategy.n_confirmed > 0
 
     @property
     def incumbent(self) -> Trial | None:
-        """The configuration predicted best on all rows, or the best full evaluation.
+        """The configuration with the best prediction on all rows, or the best full evaluation.
 
         The best full evaluation is the incumbent after a confirmation, or if subsets are not used.
         """
@@ -161,7 +161,7 @@ class Fabolas(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Sizes, the gate, the probability of each model and the confirmations, as JSON values."""
+        """Sizes, gate, probability of each model, and confirmations, as JSON values."""
         floor = log_floor(self.objective) if self.strategy.is_log else None
         found = decisions_of(self.history, self.sizes, self.memo or {}, floor)
         return {**super().decisions, **found}
@@ -205,11 +205,11 @@ class Fabolas(Optimizer):
         raise all_begun()
 
     def _designed(self, rng: Generator, *, is_endless: bool) -> Query | None:
-        """Return the next query of the initial design; None if the design is complete or waits.
+        """Return the next query of the initial design; None if the design is complete or waiting.
 
-        Each model with default values, and then random configurations, start on the smallest share
-        of the rows. The better half of the configurations on a share is promoted to the next share.
-        In the paper, configurations start on the small shares in turn.
+        On the smallest subset, each model starts with default values, followed by random
+        configurations. The better half of the configurations on a subset is promoted to the next
+        subset. In the paper, configurations start on the small subsets in turn.
         """
         number, shares = len(self.history.asked), self.sizes.first_shares
         if is_endless or number < self._n_first:
@@ -234,7 +234,7 @@ class Fabolas(Optimizer):
                 best = ranked(runs, self.history)
                 losses = [t.loss or 0.0 for t in best]
                 least, worst = min(losses, default=0.0), max(losses, default=0.0)
-                # Promote only losses nearer to the best than to the worst: half of the
+                # Promote only losses closer to the best than to the worst: half of the
                 # configurations may be no better than the baseline.
                 most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
                 promising = [t for t, loss in zip(best, losses, strict=True) if loss <= most]
@@ -244,9 +244,9 @@ class Fabolas(Optimizer):
         return None
 
     def _plain(self, number: int) -> Configuration | None:
-        """Return the n-th model with defaults and the simplest other steps; None if not runnable.
+        """Return a model with defaults and the simplest other steps; None if not runnable.
 
-        `number` is n. The models are in random order.
+        `number` is the position of the model in random order.
         """
         if number >= self._n_models or self._n_models == 1:
             return None
@@ -262,7 +262,7 @@ class Fabolas(Optimizer):
         return plain if is_new else None
 
     def _learned(self, budget: Budget, seen: Observations, rng: Generator) -> Query:
-        """Return the next query by the models: confirm, verify or search."""
+        """Return the next query chosen with the fitted models: confirm, verify or search."""
         memo = self.memo or {}
         full, models = dict(memo.get("full", {})), memo.get("models", {})
         n_first = memo.get("n_first", len(self.history))
@@ -310,7 +310,7 @@ class Fabolas(Optimizer):
     ) -> Configuration | None:
         """Return the configuration to confirm on all rows; None while the budget allows a search.
 
-        Confirmations start when the rest of the budget is just enough for them.
+        Confirmations start when the remaining budget is just enough for them.
         """
         n, left = self.strategy.n_confirmed, self._seconds_left(budget)
         seconds = belief.seconds(standing.at_one[:n])
@@ -333,8 +333,8 @@ class Fabolas(Optimizer):
     ) -> Configuration | None:
         """Return the configuration to verify on all rows; None if no verification is due.
 
-        A verification is due when the trials on subsets since the last full evaluation have taken a
-        share of its time, or while predictions are vague.
+        A verification is due once the trials on subsets since the last full evaluation have taken a
+        given fraction of its time, or while predictions are uncertain.
         """
         if self.strategy.is_published or not standing.trials:
             return None
@@ -359,7 +359,7 @@ class Fabolas(Optimizer):
         self, standing: Standing, belief: Belief, budget: Budget, rng: Generator, *, is_closed: bool
     ) -> tuple[Query, dict[str, float]]:
         """Return the query with the largest acquisition, and the probability of each model."""
-        # After confirmations near the end, the rest of the time is for full evaluations.
+        # After confirmations near the end, the remaining time is for full evaluations.
         left, spent = self._seconds_left(budget), budget.seconds_spent / budget.n_workers
         is_only_full = is_closed or (len(self._confirmations) > 0 and left < spent)
         shares = (1.0,) if is_only_full else self.sizes.shares
@@ -430,7 +430,7 @@ class Fabolas(Optimizer):
         return Query(configuration, share, folds=folds)
 
     def _overhead(self, budget: Budget) -> float:
-        """Return the overhead of an evaluation: seconds of a recent ask and of the dispatch."""
+        """Return the overhead of an evaluation: the seconds of a recent ask and of the dispatch."""
         return RULES.dispatch_seconds + median(budget.last_ask_seconds or (0.0,))
 
     def _seconds_left(self, budget: Budget) -> float:
@@ -438,9 +438,9 @@ class Fabolas(Optimizer):
 
     @property
     def _confirmations(self) -> list[int]:
-        """Numbers of the confirmations since the last trial on a subset.
+        """Trial numbers of the confirmations since the last trial on a subset.
 
-        If the budget is extended, confirmations start again at the new end of the budget.
+        If the budget is extended, confirmations start again near the new end of the budget.
         """
         last = max((t.number for t in self.history if t.query.subset < 1), default=-1)
         predictions = Prediction.all_of(self.memo or {})
@@ -452,7 +452,7 @@ class Fabolas(Optimizer):
 
     @property
     def _taken(self) -> set[Configuration]:
-        """Configurations that are pending, or were evaluated on all rows."""
+        """Configurations that are pending or were evaluated on all rows."""
         return {t.query.configuration for t in self.history if t.query.is_full or not t.is_told}
 
     @property
@@ -474,14 +474,15 @@ class Fabolas(Optimizer):
     def _learners(self) -> tuple[Learner, Learner]:
         """The learners for an open and a closed gate.
 
-        If the gate is closed, few results are learned, so parameters are uncertain and are drawn.
+        If the gate is closed, the models are fitted to few results, so the uncertain parameters are
+        drawn.
         """
         learner = partial(Learner, self._inputs, self.sizes, self.objective)
         return learner(self.strategy), learner(replace(self.strategy, is_drawn=True))
 
 
 class ExpectedImprovement(Fabolas):
-    """Full evaluations with the largest expected improvement (equation 2; Snoek et al. 2012)."""
+    """Full evaluations, chosen by expected improvement (equation 2; Snoek et al. 2012)."""
 
     method: ClassVar[Method] = EI
     acquisition: ClassVar[Acquisition] = "improvement"
@@ -495,14 +496,14 @@ class ExpectedImprovement(Fabolas):
 
 
 class EntropySearch(ExpectedImprovement):
-    """Full evaluations with the most information (equation 3; Hennig and Schuler 2012)."""
+    """Full evaluations, chosen by entropy search (equation 3; Hennig and Schuler 2012)."""
 
     method: ClassVar[Method] = ES
     acquisition: ClassVar[Acquisition] = "gain"
 
 
 class TwoTasks(Fabolas):
-    """Evaluations on one subset or all rows, by information per second.
+    """Evaluations on one subset or all rows, chosen by information per second.
 
     Source: equation 5; Swersky et al. 2013.
     """

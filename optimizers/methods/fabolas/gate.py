@@ -47,7 +47,7 @@ class Prediction:
 def skills_of(
     predictions: Mapping[int, Prediction], outcomes: Mapping[int, float], spread: float
 ) -> list[float]:
-    """Return the log likelihood ratio of each outcome, of predictions with over without subsets.
+    """Return the log likelihood ratio of each outcome, predicted with versus without subsets.
 
     `predictions` and `outcomes` of full evaluations are keyed by trial number. `spread` is the
     standard deviation of all losses.
@@ -72,7 +72,7 @@ def _log_density(x: float, mean: float, deviation: float) -> float:
 
 
 def is_open(skills: list[float]) -> bool:
-    """Return whether subsets may be used. With fewer than two outcomes, subsets may be used."""
+    """Return whether subsets may be used, as is the case with fewer than two outcomes."""
     return len(skills) < 2 or sum(skills[-RULES.judged :]) >= RULES.least_skill
 
 
@@ -81,8 +81,8 @@ def decisions_of(
 ) -> dict[str, Any]:
     """Return the decisions of a study, as JSON values.
 
-    The decisions are the sizes evaluated, the state of the gate, the probability of each model, the
-    confirmations and notes. `floor` is that of `LossScale`.
+    The decisions are the evaluated sizes, the state of the gate, the probability of each model, the
+    confirmations and the notes. `floor` is the floor of `LossScale`.
     """
     told = [(t.query.subset, t.state) for t in history if t.is_told]
     runs = Counter(share for share, _ in told)

@@ -10,7 +10,7 @@ from prefect_tune.optimizers.options import option
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Constants of the method. A published constant names its source."""
+    """Constants of the method. The source of each published constant is given."""
 
     # Sizes of subsets.
     rows_per_class: int = 10

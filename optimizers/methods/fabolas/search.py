@@ -1,8 +1,8 @@
-"""Search for the candidate and size with the most information about the minimizer per second.
+"""Search for the candidate and size with the most information per second (equation 7).
 
-The information per second is equation 7. All sizes of a candidate are scored at once. All
-candidates, draws of the parameters and rounds use the same random numbers, so that scores can be
-compared. The paper uses DIRECT and CMA-ES instead (section 3.4).
+The information is about the location of the minimum. All sizes of a candidate are scored at once.
+All candidates, draws of the parameters and rounds use the same random numbers, so that scores can
+be compared. The paper uses DIRECT and CMA-ES instead (section 3.4).
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class ScoredCandidates:
     scores: Array
 
     def best_first(self) -> Iterator[tuple[int, int]]:
-        """Yield the numbers of candidate and size of each score, the best score first."""
+        """Yield the candidate number and size number of each score, best score first."""
         for place in np.argsort(-self.scores, axis=None, kind="stable"):
             yield divmod(int(place), self.scores.shape[1])
 
@@ -50,11 +50,11 @@ class Search:
         inputs: Inputs of the space.
         belief: Belief that includes pending evaluations (see `Belief.imagining`).
         acquisition: Acquisition to maximize.
-        sizes: s of the allowed sizes, shape (M,).
-        leaders: Candidates with results, in the order of their predicted losses.
-        best: Least predicted loss of the leaders.
+        sizes: Values of s for the allowed sizes, shape (M,).
+        leaders: Candidates with results, ordered by predicted loss.
+        best: Lowest predicted loss of the leaders.
         overhead: Seconds of an evaluation that do not depend on the size.
-        rng: Generator of the search.
+        rng: Random generator of the search.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Search:
             self._seek_minimizer()
 
     def models(self) -> dict[str, float]:
-        """Return the probability that the best pipeline has a model, by the model's id."""
+        """Return the probability that a model is in the best pipeline, by model id."""
         step = self._inputs.candidates.space.steps[-1]
         if step.fixed or not self._minimizers:
             return {}
@@ -88,7 +88,7 @@ class Search:
         return {a.id: round(float(p), 4) for a, p in zip(step.algorithms, chances, strict=True)}
 
     def run(self) -> ScoredCandidates:
-        """Return the candidates of all rounds with their scores."""
+        """Return the candidates from all rounds with their scores."""
         candidates, scores = self._pool, self._scores(self._pool)
         for width in RULES.widths:
             order = np.argsort(-scores.max(axis=1), kind="stable")[: RULES.near]

@@ -63,11 +63,11 @@ class Strategy:
     Attributes:
         basis: Basis functions of the losses.
         acquisition: Acquisition that the search maximizes.
-        is_log: Whether the logarithms of losses are learned.
-        is_published: Whether the noise is the same at all sizes, losses are not capped, the
-            incumbent has the least predicted mean, and neither verifications nor a gate are used.
+        is_log: Whether the logarithms of losses are modeled.
+        is_published: Whether to follow the paper: equal noise at all sizes, uncapped losses, the
+            lowest predicted mean as the incumbent, and neither verifications nor a gate.
         is_drawn: Whether parameters are drawn instead of fitted.
-        one_fold_to: Largest share of the rows that is evaluated on one fold.
+        one_fold_to: Largest fraction of the rows that is evaluated on one fold.
         n_confirmed: Number of configurations to confirm on all rows at the end.
     """
 
@@ -81,7 +81,7 @@ class Strategy:
 
     @property
     def has_costs(self) -> bool:
-        """Whether run times are learned, which only the use of subsets needs."""
+        """Whether run times are modeled, which is needed only if subsets are used."""
         return self.acquisition.endswith("_per_cost")
 
 
@@ -92,8 +92,8 @@ class Sizes:
     Attributes:
         n_min: Number of training rows of the smallest subset (s = 0).
         n_max: Number of all training rows (s = 1); 64 if unknown.
-        shares: Allowed shares of the rows, rising to 1. `of` chooses powers of 1/2, so that trials
-            of the same size use the same subsets and cached results.
+        shares: Allowed fractions of the rows, rising to 1. `of` chooses powers of 1/2, so that
+            trials of the same size share subsets and cached results.
         note: Note for users if subsets cannot be used.
     """
 
@@ -116,19 +116,19 @@ class Sizes:
 
     @property
     def first_shares(self) -> tuple[float, ...]:
-        """Small shares of the rows for the initial design, rising."""
+        """Small fractions of the rows for the initial design, rising."""
         least, largest = RULES.first_shares
         return tuple(q for q in self.shares[:-1] if least <= q <= largest) or self.shares[:1]
 
     @classmethod
     def single(cls, objective: Objective, note: str = "") -> Self:
-        """Return sizes that have all rows only."""
+        """Return sizes with all rows as the only size."""
         n_rows = objective.n_rows or UNKNOWN_RANGE
         return cls(n_rows, n_rows, (1.0,), note)
 
     @classmethod
     def pair(cls, objective: Objective, share: float) -> Self:
-        """Return one subset and all rows, or all rows only if the subset would have no row."""
+        """Return one subset and all rows, or only all rows if the subset would be empty."""
         n_rows = objective.n_rows or UNKNOWN_RANGE
         n_min = round(share * n_rows)
         if not 1 <= n_min < n_rows:

@@ -1,8 +1,8 @@
-"""Predicted run times of candidates: the sum over steps, where a cached step takes its load time.
+"""Predicted run times of candidates, summed over steps; a cached step takes its load time.
 
 FLASH's prefix cache needs this additive model (Zhang et al. 2016, section 3.4). A code is a number
-for the first steps of a pipeline, up to some step. Codes are equal if the same steps ran in the
-same order with the same values. Steps that pass their input on do not count.
+that identifies the first steps of a pipeline. Codes are equal if the same steps ran in the same
+order with the same values. Steps that pass on their input unchanged do not count.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ class PathCost:
         self._of_rank = rng.random(len(steps) + 1)
 
     def after(self, history: History | None) -> Callable[[Candidates, Array], Array]:
-        """Return a function from candidates and their features to predicted seconds, shape (n,).
+        """Return a function that maps candidates and features to predicted seconds, shape (n,).
 
         A step takes its load time if a trial of `history` has cached the step. If `history` is
         None, no step is cached.
@@ -57,7 +57,7 @@ class PathCost:
         overhead, load = costs.overhead_seconds, costs.load_seconds
         cached: NDArray[np.float64] | None = None
         if history is not None and load < inf:
-            # Leave out raced trials, which did not run on all folds.
+            # Skip raced trials, which did not run on all folds.
             whole = (t for t in history.complete if t.number not in history.estimated)
             ran = self._space.encode(t.query.configuration for t in whole)
             cached = self.codes(ran, self._space.features(ran))
@@ -81,23 +81,24 @@ class PathCost:
     def codes(self, candidates: Candidates, features: Array) -> NDArray[np.float64]:
         """Return the codes of candidates up to each searched step, shape (n, K).
 
-        A code is a sum of features with random weights, which depend on the order of the steps.
+        A code is a sum of features with random weights that depend on the order of the steps.
         """
         algorithms = candidates.algorithms
         places = running_places(self._space.space, algorithms)
         is_idle = [np.array([a.is_idle for a in step.algorithms]) for step in self._steps]
         columns = zip(is_idle, algorithms.T, strict=True)
         ran = (places >= 0) & ~np.column_stack([idle[column] for idle, column in columns])
-        # Whether step j (last axis) ran before step k, or is step k.
+        # Whether step j (last axis) is step k or ran before step k.
         before = ran[:, None, :] & (places[:, None, :] <= places[:, :, None])
         of_steps = (features @ self._weights) * self._of_rank[before.sum(axis=2)]
         return np.round((before * of_steps[:, None, :]).sum(axis=2), 9)
 
 
 def running_places(space: Space, algorithms: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the place at which each searched step of a path runs, shape (n, K).
+    """Return the position at which each searched step of a path runs, shape (n, K).
 
-    The place is -1 for steps that do not run, such as a step that chooses the order of others.
+    The position is -1 for steps that do not run, such as a step that chooses the order of other
+    steps.
     """
     steps = space.searched
     choosing = [k for k, step in enumerate(steps) if step.orders]

@@ -1,4 +1,4 @@
-"""FLASH's numbered paths, and the design, which orders their first runs (FLASH, section 3.2)."""
+"""FLASH's numbered paths, and the design that orders their first runs (section 3.2)."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
@@ -23,9 +23,9 @@ _EXHAUSTED = 1e-6
 def design_order(
     paths: Array, n: int, rng: Generator | None = None, start: Sequence[int] = ()
 ) -> list[int]:
-    """Return the indices of `n` paths in the order of their runs. Paths may be repeated.
+    """Return the indices of `n` paths in running order. Paths may be repeated.
 
-    The design maximizes the product of the leading eigenvalues of the sum of pp', as in the paper.
+    As in the paper, the design maximizes the product of the leading eigenvalues of the sum of pp'.
 
     Args:
         paths: One-hot paths, shape (B, N).
@@ -35,8 +35,8 @@ def design_order(
     """
     first = list(start) or [int(rng.integers(len(paths))) if rng else 0]
     chosen = _independent(paths, first, n, rng)
-    # Once the chosen paths span all others, the paper's product is 0 for every path. Later picks
-    # maximize the determinant on the range of the sum: p'A p, A <- A - (Ap)(Ap)'/(1 + p'Ap).
+    # Once the chosen paths span all other paths, the paper's product is 0 for every path. Later
+    # picks maximize the determinant on the range of the sum: p'A p, A <- A - (Ap)(Ap)'/(1 + p'Ap).
     inverse: Array = np.linalg.pinv(paths[chosen].T @ paths[chosen], rcond=1e-10, hermitian=True)
     while len(chosen) < n:
         leverage = np.einsum("ij,ij->i", paths @ inverse, paths)
@@ -48,10 +48,11 @@ def design_order(
 
 
 def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | None) -> list[int]:
-    """Return the first paths and greedy D-optimal picks, as long as all of them are independent.
+    """Return the first paths and greedy D-optimal picks, for as long as all are independent.
 
     Let S be the picks and G = P_S P_S'. Adding path j multiplies det(G) by K - g_j'G^-1 g_j, which
-    is the squared distance of j from the span of S. Gram-Schmidt keeps the distances up to date.
+    is the squared distance of j from the span of S. Gram-Schmidt orthogonalization keeps the
+    distances up to date.
     """
     distance = np.einsum("ij,ij->i", paths, paths)
     basis = np.empty((0, paths.shape[1]))
@@ -62,7 +63,7 @@ def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | No
             break
         chosen.append(pick)
         direction = paths[pick] - basis.T @ (basis @ paths[pick])
-        direction -= basis.T @ (basis @ direction)  # again, to remove rounding errors
+        direction -= basis.T @ (basis @ direction)  # repeated to remove rounding errors
         direction /= np.linalg.norm(direction)
         basis = np.vstack([basis, direction])
         distance = distance - (paths @ direction) ** 2
@@ -75,12 +76,12 @@ def _pick(gains: Array, rng: Generator | None) -> int:
 
 
 class PathTable:
-    """The paths of a space, or a fixed sample of too many paths, and the first run of each path.
+    """The paths of a space (a fixed sample if there are too many), and the first run of each path.
 
     Attributes:
         candidates: Encoder of the space's configurations.
         shared: Shared values of the space; None if the space has none.
-        best: Best shared values, which first runs use.
+        best: Best shared values, used in first runs.
         paths: The B paths.
         one_hot: One-hot paths, shape (B, N).
     """
@@ -118,7 +119,7 @@ class PathTable:
         return np.hstack([encoded, self.shared.columns(known)])
 
     def encoded_first_runs(self) -> Array:
-        """Return the one-hot paths with the shared values of first runs, shape (B, N + S)."""
+        """Return the one-hot paths and the shared values of first runs, shape (B, N + S)."""
         if self.shared is None:
             return self.one_hot
         firsts, group_of = self._groups
@@ -129,14 +130,14 @@ class PathTable:
         """Return the first runs of all paths, as candidates with their features."""
         if self._first_runs is None or self._first_runs[0] != self.best:
             firsts, group_of = self._groups
-            # Values that are not shared are at their defaults.
+            # Values that are not shared keep their defaults.
             units = self.candidates.encode(map(self.first_run, firsts)).units[group_of]
             runs = Candidates(self._algorithms, units)
             self._first_runs = self.best, runs, self.candidates.features(runs)
         return self._first_runs[1:]
 
     def numbers_of(self, trials: Iterable[Trial]) -> list[int]:
-        """Return the numbers of the trials' paths. Paths outside the table are left out."""
+        """Return the numbers of the trials' paths. Paths outside the table are skipped."""
         numbers = (self._number.get(trial.query.configuration.path) for trial in trials)
         return [i for i in numbers if i is not None]
 
@@ -155,8 +156,8 @@ class PathTable:
     def plain(self) -> list[int]:
         """Numbers of the plainest path of each model.
 
-        The plainest path has no-op steps before the model where possible, or is the most similar
-        path in the table.
+        The plainest path has no-op steps before the model where possible. If the table lacks the
+        plainest path, the most similar path is used.
         """
         *before, model = self.space.searched
         plain = tuple(step.simplest.id for step in before)
@@ -174,9 +175,9 @@ class PathTable:
 
     @cached_property
     def _groups(self) -> tuple[list[int], NDArray[np.intp]]:
-        """One path of each group, and the group of each path.
+        """The index of one path from each group, and the group of each path.
 
-        The first runs of a group's paths have the same shared values.
+        The first runs of all paths in a group have the same shared values.
         """
         groups = [self.shared.group(path) if self.shared else None for path in self.paths]
         firsts: dict[Hashable, int] = {}

@@ -1,4 +1,4 @@
-"""FLASH: an initial design, pruning of paths by a linear model, and tuning of the rest.
+"""FLASH: an initial design, pruning of paths by a linear model, and tuning of the remaining paths.
 
 Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analytic Pipelines" (KDD
 2016), algorithm 1:
@@ -14,13 +14,13 @@ Departures of the default variant (`variant=paper` undoes all):
 
 - The design starts with the plainest path of each model.
 - The first run of a path has default values.
-- Hyperparameters of steps that every path has are searched like algorithms (see `SharedValues`).
+- Hyperparameters of steps common to all paths are searched like algorithms (see `SharedValues`).
   The first trials vary these values on the cheapest linear model and the cheapest boosted trees.
-  Eq. 1 has columns for the values, also by model family. The first run of a path has the values
-  that are best for the path's model family so far.
+  Eq. 1 has columns for the values, overall and by model family. The first run of a path uses the
+  best values so far for the path's model family.
 - The cost of a path is its run time, summed over steps.
-- G' also has algorithms with good losses.
-- Phases shrink with the budget.
+- G' also includes algorithms with good losses.
+- Phases are shorter if the budget is small.
 - Eq. 1 has a free intercept, as in the authors' code.
 """
 
@@ -74,16 +74,16 @@ def phase_lengths(
 ) -> tuple[int, int]:
     """Return the numbers of trials in Phases 1 and 2.
 
-    Known configurations, such as a portfolio, run first. If they are at least half as many as the
-    design has, or if `are_enough`, the known configurations replace the design. Phase 2 is then
-    short, because the configurations were good in earlier studies.
+    Known configurations, such as a portfolio, run first. If there are at least half as many known
+    configurations as paths in the design, or if `are_enough`, the known configurations replace the
+    design. In this case Phase 2 is short, because the configurations were good in earlier studies.
 
     Args:
         options: Options of the method.
         table: Paths of the space.
-        capacity: Number of trials that the budget allows; None for any number.
+        capacity: Number of trials that the budget allows; None if unlimited.
         n_known: Number of known configurations.
-        are_enough: Whether an earlier run makes the known configurations sufficient.
+        are_enough: Whether an earlier run has made the known configurations sufficient.
     """
     rank, is_paper = min(table.rank, len(table)), options.variant == "paper"
     n_init = n_prune = rank
@@ -105,9 +105,9 @@ def phase_lengths(
 def subspace_of(
     space: Space, paths: Iterable[Path], history: History, keep: float = 0.0
 ) -> dict[str, list[str]]:
-    """Return the algorithms of `paths` by step, and the share `keep` of each step's algorithms.
+    """Return the algorithms of `paths` and the best fraction `keep` of each step's algorithms.
 
-    The share consists of the algorithms with the least loss in `history`.
+    The best algorithms have the lowest loss in `history`.
     """
     complete = sorted(
         [*history.complete, *history.older.subsample()], key=lambda t: (t.loss, t.number)
@@ -131,10 +131,10 @@ class FlashMemo:
 
     Attributes:
         phase: Current phase, 1 to 3.
-        design: Numbers of Phase 1's paths in order; after Phase 1, of the paths that ran.
+        design: Path numbers of Phase 1 in order; after Phase 1, only the paths that ran.
         n_init: Number of trials in Phase 1.
         n_prune: Number of trials in Phase 2.
-        n_varied: Number of trials in Phase 1, outside the design, that varied shared values.
+        n_varied: Number of trials in Phase 1 that varied shared values outside the design.
         subspace: Algorithms of G' by step.
         n_subspace_paths: Number of runnable paths in G'.
         notes: Notes for users.
@@ -169,8 +169,8 @@ class Flash(Optimizer):
     def decisions(self) -> dict[str, Any]:
         """The decisions of all phases so far, as JSON values.
 
-        `n_known` is the number of known configurations, which run first and are included in
-        `n_init`. `shared_values` has the best shared values by model family.
+        `n_known` is the number of known configurations, which run first and count toward `n_init`.
+        `shared_values` contains the best shared values by model family.
         """
         decided = self._decided
         names = ("phase", "n_init", "n_prune", "n_subspace_paths", "subspace")
@@ -198,7 +198,8 @@ class Flash(Optimizer):
         decided, table = self._decided, self._table
         if decided.design is None:
             n = self.options.n_init if self.options.n_init is not None else table.rank
-            # The paper's design starts at random, the default design with a plain path per model.
+            # The paper's design starts at random; the default design starts with a plain path per
+            # model.
             plain = sorted(table.plain, key=lambda i: table.default(i) not in self._bases)
             start = [] if self.is_of_paper else plain[:n]
             decided.design = design_order(table.one_hot, n, rng, start)
@@ -240,7 +241,7 @@ class Flash(Optimizer):
         holds, n_known = trials_affordable(budget, self.history), self._n_known
         are_enough = self._uses_ample_prior
         n_extra = 0
-        if self.options.n_init is None:  # a given length includes all trials of Phase 1
+        if self.options.n_init is None:  # a length set by the user includes all trials of Phase 1
             repeated = () if are_enough else self._repeated
             n_extra = decided.n_varied + sum(known in self.history.asked for known in repeated)
         left = None if holds is None else holds - n_extra
@@ -263,7 +264,7 @@ class Flash(Optimizer):
 
     @property
     def _n_known(self) -> int:
-        # Number of the known configurations, which run first as a part of Phase 1.
+        # Number of known configurations, which run first as part of Phase 1.
         return len(self._repeated) if self._uses_ample_prior else len(self._start)
 
     def _designed(self, rng: Generator) -> Configuration:
@@ -274,9 +275,9 @@ class Flash(Optimizer):
         return configuration
 
     def _rest_of_design(self, rng: Generator) -> list[int]:
-        """Return the design's paths that have not run, the expensive paths last.
+        """Return the design's paths that have not run, expensive paths last.
 
-        If all have run, return all paths, those with the fewest runs first.
+        If all paths have run, return all paths, fewest runs first.
         """
         history, design = self.history, self._decided.design or []
         own = (t for t in history if t.query.configuration not in history.misled)
@@ -300,8 +301,8 @@ class Flash(Optimizer):
     def _most_promising(self, rng: Generator) -> Configuration:
         """Return a new configuration of the path with the largest EIPS that is not excluded.
 
-        Pending paths are excluded. Unless the variant is the paper's, paths that have run are
-        excluded too, because Phase 3 tries further values of a path.
+        Pending paths are excluded. Unless the variant is the paper's, paths that have run are also
+        excluded, because Phase 3 tries other values for a path.
         """
         log_ei, log_cost = self._scores.terms(self.history)
         scores = log_ei - log_cost
@@ -329,7 +330,7 @@ class Flash(Optimizer):
         raise SpaceExhausted(f"space {self.space.name!r} has no path with a new configuration")
 
     def _tuned(self, rng: Generator) -> Query:
-        """Return the next query by a forest that learns from all trials and proposes within G'."""
+        """Return the next query within G', proposed by a forest fitted to all trials."""
         if self._decided.subspace is None:
             self._prune(rng)
         query, reason = self._tuning.propose(self.history, rng, self._log_cost())
@@ -337,7 +338,7 @@ class Flash(Optimizer):
         return query
 
     def _prune(self, rng: Generator) -> None:
-        """Decide on G', the product of the algorithms of the r best paths."""
+        """Decide on G', the product space of the algorithms in the r best paths."""
         decided, paths, wanted = self._decided, self._table.paths, self.options.r
         if len(paths) < wanted:
             n_paths = counted(len(paths), "path")
@@ -356,11 +357,11 @@ class Flash(Optimizer):
         decided.n_subspace_paths = self._subspace.n_feasible_paths
 
     def _log_cost(self) -> LogCost | None:
-        """Return the function for ln of the divisor of expected improvement; None for no divisor.
+        """Return a function for the log divisor of expected improvement; None for no divisor.
 
         In a race with partial evaluations, expected improvement has no divisor: partial evaluations
-        take about equally long, and models that are fast on all rows are seldom the best. The least
-        divisor is the same in all calls.
+        take about equally long, and models that are fast on all rows are seldom the best. The
+        smallest divisor is the same in all calls.
         """
         if self.is_of_paper or self.has_partial_runs:
             return None

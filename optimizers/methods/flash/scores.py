@@ -21,7 +21,7 @@ _TIE = 1e-12
 
 
 class PathScores:
-    """Scores of the B paths of a table, given a history; by the paper's rules if `is_paper`."""
+    """Scores of the B paths of a table, given a history; follows the paper if `is_paper`."""
 
     def __init__(
         self, objective: Objective, table: PathTable, cost: PathCost, *, is_paper: bool
@@ -30,12 +30,13 @@ class PathScores:
         self._is_paper = is_paper
 
     def terms(self, history: History, *, is_next_run: bool = True) -> tuple[Array, Array]:
-        """Return ln of each path's expected improvement, and ln of its divisor, shape (B,) each.
+        """Return the log expected improvement and the log divisor of each path, shape (B,) each.
 
         Pending paths are assumed to have their predicted loss. If `is_next_run`, the divisor is the
         run time of the next run, in which cached steps take their load time. Otherwise, the terms
-        are for many runs with other values: xi is 0, no step is cached, and the divisor is the
-        logarithm of the run time, as in the paper, so that slow but accurate paths survive pruning.
+        describe many runs with other values: xi is 0 and no step is cached. As in the paper, the
+        divisor is then the logarithm of the run time, so that slow but accurate paths survive
+        pruning.
         """
         trials, losses = self._told(history)
         seen = self._encoded(trials)
@@ -62,7 +63,7 @@ class PathScores:
         return log_ei, np.log(np.maximum(seconds, LEAST_SHARE * float(seconds.mean())))
 
     def best_values(self, history: History) -> BestValues:
-        """Return the shared values with the least predicted loss so far, by model family."""
+        """Return the shared values with the lowest predicted loss so far, by model family."""
         shared = self._table.shared
         assert shared is not None  # noqa: S101 - callers check it
         if not history.complete:
@@ -72,7 +73,7 @@ class PathScores:
         return shared.best(model.coefficients[-shared.width :])
 
     def seconds(self, history: History | None) -> Array:
-        """Return predicted seconds of the first run of each path, shape (B,); see `PathCost`."""
+        """Return the predicted seconds of each path's first run, shape (B,); see `PathCost`."""
         return self._cost.after(history)(*self._table.first_runs())
 
     def _encoded(self, trials: Iterable[Trial]) -> Array:
@@ -81,7 +82,8 @@ class PathScores:
     def _told(self, history: History) -> tuple[list[Trial], Array]:
         rule: FailureCost = "bound" if self._is_paper else "worst"
         trials, losses = imputed_losses(history, self._objective, rule)
-        # Shared values chosen by a dropped prior would count against the algorithms of the trials.
+        # Shared values chosen by a dropped prior would distort the scores of the trials'
+        # algorithms.
         kept = [i for i, t in enumerate(trials) if t.query.configuration not in history.misled]
         if not history.misled or not kept:
             return trials, losses
@@ -101,7 +103,7 @@ class PathScores:
 
 
 def ranked(scores: Array, rng: Generator | None) -> list[int]:
-    """Return indices by falling score; with `rng`, equal scores are in random order."""
+    """Return indices by decreasing score; with `rng`, ties are in random order."""
     order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
     rounded = np.round(scores[order] / _TIE) * _TIE
     return [int(i) for i in order[np.argsort(-rounded, kind="stable")]]

@@ -1,11 +1,11 @@
-"""Shared values: hyperparameters of steps that every path has.
+"""Shared values: hyperparameters of steps that every path contains.
 
-The aggregation of patient events is an example. A linear model of paths cannot learn the effect of
-such a step, because all paths have the step. A value may also suit only one model family: trees can
-use averages that a linear model cannot. Shared values are therefore searched like algorithms. Each
-value has columns in the linear model of paths: one for all models, and one for each model family.
-All columns have the same ridge penalty, so that a family with few results borrows the effects of
-the other families.
+One such step is the aggregation of patient events. A linear model of paths cannot learn the effect
+of a shared step, because all paths contain the step. A value may also suit only one model family:
+trees can use averages that are useless to a linear model. Shared values are therefore searched like
+algorithms. Each value has columns in the linear model of paths: one for all models, and one for
+each model family. All columns have the same ridge penalty, so that a family with few results
+borrows strength from the other families.
 """
 
 from collections import Counter, defaultdict
@@ -60,7 +60,7 @@ _FAILURES = 2
 class SharedValues:
     """Encodes, chooses and varies the shared values of a space.
 
-    With `numbers`, shared values include numbers in addition to categories.
+    If `numbers`, shared values include numbers as well as categories.
 
     Attributes:
         kinds: Model families of the space (`linear`, `trees` or `other`).
@@ -87,13 +87,13 @@ class SharedValues:
                 self._columns[pair][name] = range(n, n + len(values))
                 n += len(values)
         self._n = n
-        # The columns of a single family would repeat the columns for all families.
+        # The columns of a single family would duplicate the columns for all families.
         self._n_blocks = 1 + len(self.kinds) if len(self.kinds) > 1 else 1
         self.width = n * self._n_blocks
 
     @property
     def names(self) -> set[tuple[str, str, str]]:
-        """Step, algorithm and hyperparameter of all shared values."""
+        """Step, algorithm and hyperparameter of each shared value."""
         return {(*pair, name) for pair, levels in self._levels.items() for name in levels}
 
     def kind(self, path: Path) -> str:
@@ -101,7 +101,7 @@ class SharedValues:
         return self._kinds[path[-1]]
 
     def of(self, path: Path) -> tuple[tuple[str, str], ...]:
-        """Return the pairs of step and algorithm in a path that have shared values."""
+        """Return the (step, algorithm) pairs of a path that have shared values."""
         pairs = zip((step.name for step in self._space.searched), path, strict=True)
         return tuple(pair for pair in pairs if pair in self._levels)
 
@@ -112,7 +112,7 @@ class SharedValues:
     def columns(self, configurations: Iterable[Configuration]) -> Array:
         """Return the indicator columns of shared values, shape (n, S).
 
-        A number counts as the nearest value of its hyperparameter's `Levels`.
+        A number is rounded to the nearest value in the `Levels` of its hyperparameter.
         """
         rows = []
         for configuration in configurations:
@@ -125,10 +125,10 @@ class SharedValues:
         return np.array(rows).reshape(-1, self.width)
 
     def best(self, coefficients: Array | None = None) -> BestValues:
-        """Return the values with the least loss for each model family, the defaults among equals.
+        """Return the values with the lowest loss for each model family; ties go to the defaults.
 
-        `coefficients`, shape (S,), are those of `columns` in a linear model of the loss; None
-        before the first fit.
+        `coefficients`, shape (S,), belong to `columns` in a linear model of the loss; None before
+        the first fit.
         """
         blocks = np.zeros(self.width) if coefficients is None else coefficients
         of_blocks = blocks.reshape(self._n_blocks, self._n)
@@ -149,7 +149,7 @@ class SharedValues:
         return best
 
     def applied(self, best: BestValues, configuration: Configuration) -> Configuration:
-        """Return a configuration with the shared values in `best` for its model family."""
+        """Return a configuration with its model family's shared values from `best`."""
         kind, changed = self.kind(configuration.path), {}
         for pair in self.of(configuration.path):
             step, algorithm = pair
@@ -164,7 +164,7 @@ class SharedValues:
 
         Each algorithm with shared values is combined with the cheapest linear model and the
         cheapest boosted trees (or other trees), in the path with the most no-op steps. If the space
-        declares no model families, its first model is used. `costs` has the run times of earlier
+        declares no model families, its first model is used. `costs` contains run times from earlier
         studies.
         """
         *before, last = self._space.searched
@@ -193,8 +193,8 @@ class SharedValues:
     ) -> Configuration | None:
         """Return a base or a variation of a base; None once each family has tried each value.
 
-        The base whose family has the fewest trials is used first, with the least tried value of
-        each hyperparameter, so that few trials identify all effects. Families that have only failed
+        Bases of the family with the fewest trials come first, with the least tried value of each
+        hyperparameter, so that few trials identify all effects. Families whose trials all failed
         are not varied. `rng` breaks ties.
         """
         n_failed: Counter[Hashable] = Counter()
@@ -232,7 +232,7 @@ class SharedValues:
         return min(plain, key=cost)
 
     def _unconditional(self, path: Path) -> Iterator[int]:
-        """Yield the columns of the values that every configuration of a path has."""
+        """Yield the columns of values that are active in every configuration of a path."""
         for step, algorithm in self.of(path):
             parents = self._space.step(step).algorithm(algorithm).hyperparameters.parents_of
             for name, columns in self._columns[step, algorithm].items():
@@ -263,12 +263,12 @@ class SharedValues:
 
 
 def most_alike(path: Path, others: Iterable[Path]) -> Path:
-    """Return the path in `others` most similar to `path`; `path` if `others` is empty."""
+    """Return the path in `others` most similar to `path`, or `path` if `others` is empty."""
     return max(others, key=lambda other: sum(map(eq, other, path)), default=path)
 
 
 def with_choices(configuration: Configuration, choices: Mapping[str, Choice]) -> Configuration:
-    """Return a configuration with `choices`, by step, in place of its own."""
+    """Return a configuration with some choices replaced by `choices`, by step."""
     return replace(
         configuration,
         choices=tuple((step, choices.get(step, own)) for step, own in configuration.choices),
