@@ -1,8 +1,8 @@
-"""The contract of all methods: ask for a query, tell its outcome, and restore earlier asks.
+"""The interface of all methods: ask for a query, tell the outcome, and restore earlier asks.
 
 An optimizer's state is a fold over its events. The random numbers of an ask depend on the seed and
 the number of earlier asks, so a process that replays the events continues exactly like the process
-that recorded them.
+that recorded the events.
 """
 
 from abc import ABC, abstractmethod
@@ -36,26 +36,26 @@ class NotYet(Exception):  # noqa: N818 - not an error: the next outcome allows a
 class Optimizer(ABC):
     """A search method with an ask-and-tell interface.
 
-    Calls are cheap, and may come in any order and while queries are pending. Subclasses implement
+    Calls are cheap and may come in any order, even while queries are pending. Subclasses implement
     `_propose`, which sets `_because`. Subclasses with state outside the history also implement
     `_observe` and `_restore`.
 
     Args:
         space: Space to search.
         seed: Seed of all random numbers.
-        objective: Metric, constraints and size of the data; None for an error in percent.
+        objective: Metric, constraints and size of the data; None to minimize an error in percent.
         options: Options of the method.
 
     Attributes:
         history: All trials proposed so far.
-        costs: Predictor of the run times of queries, which learns from the trials told.
-        has_partial_runs: Whether a race around the method starts with evaluations on part of the
-            rows.
+        costs: Predictor of the run times of queries, updated with each told trial.
+        has_partial_runs: Whether a race of the method's configurations starts with evaluations on
+            part of the rows.
         memo: State that `replay` needs, as JSON values; None without such state.
         reason: Reason for the last proposal; None before the first ask of this process.
 
     Raises:
-        UnknownName: If the method has no option of this name.
+        UnknownName: If the method lacks a given option.
         TypeError, ValueError: If the value of an option is not valid.
     """
 
@@ -91,7 +91,7 @@ class Optimizer(ABC):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Decisions of the method so far, for users, as JSON values."""
+        """Decisions of the method so far, as JSON values for users."""
         prior = self.history.prior
         if prior is None:
             return {}
@@ -119,12 +119,12 @@ class Optimizer(ABC):
 
     @property
     def bootstraps(self) -> Bootstraps | None:
-        """The bootstraps for which evaluations must report risks; None without bootstraps."""
+        """The bootstraps for which evaluations must report risks; None if risks are not needed."""
         return getattr(self.options, "bootstraps", None)
 
     @property
     def is_of_paper(self) -> bool:
-        """Whether the options select the paper's variant, to which nothing is added."""
+        """Whether the options select the paper's variant, which runs without additions."""
         return getattr(self.options, "variant", None) == "paper"
 
     @property
@@ -147,18 +147,18 @@ class Optimizer(ABC):
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """Weights of trials in the current final model, by number; by default the incumbent's."""
+        """Weights of trials in the final model, by number; by default, only the incumbent."""
         return {} if self.incumbent is None else {self.incumbent.number: 1.0}
 
     def begin_with(self, start: Iterable[Configuration], name: str = KNOWN) -> None:
         """Propose known configurations first, each as a full evaluation.
 
-        `name` is the phase in the reasons for these proposals. To resume a study, call this method
-        before replaying events.
+        `name` is the phase shown in the reasons for these proposals. To resume a study, call this
+        method before replaying events.
 
         Raises:
-            ValueError: If the method chooses the fidelity of evaluations, or an ask was made
-                before.
+            ValueError: If the method chooses the fidelity of evaluations, or if an ask was already
+                made.
         """
         if self.method.fidelities:
             asked_for = ", ".join(sorted(self.method.fidelities))
@@ -174,14 +174,14 @@ class Optimizer(ABC):
         """Evaluate `prior.start` again first, and use `prior.trials` in the models.
 
         A prior with many observations replaces a portfolio. If the prior is dropped, the portfolio
-        runs after all. Raises ValueError if an ask was made before.
+        runs after all. Raises ValueError if an ask was already made.
         """
         if self._n_asks:
             raise ValueError(f"the method has already proposed {self._n_asks} trials")
         self.history.prior = prior
 
     def share_costs(self, costs: Costs) -> None:
-        """Use the costs that another optimizer, which wraps this optimizer, has learned."""
+        """Use the cost model of an optimizer that wraps this optimizer."""
         self.costs, self._learns_costs = costs, False
 
     def ask(self, budget: Budget) -> Query:
@@ -220,8 +220,8 @@ class Optimizer(ABC):
     def tell(self, trial: Trial) -> None:
         """Record the outcome of a trial that has ended.
 
-        Raises ValueError if the trial was not proposed, has another query, has not ended, was told
-        before, or has a loss that is not finite.
+        Raises ValueError if the trial was not proposed, has a different query, has not ended, was
+        already told, or has a loss that is not finite.
         """
         asked = self.history.get(trial.number)
         if asked is None:
@@ -242,7 +242,7 @@ class Optimizer(ABC):
         self._observe(trial)
 
     def retry(self, number: int) -> None:
-        """Put a failed trial back to pending; raises ValueError if the trial has not failed."""
+        """Return a failed trial to pending; raises ValueError if the trial has not failed."""
         if number not in self.history or self.history[number].failure is None:
             raise ValueError(f"trial {number} has not failed, so it cannot be retried")
         self.history.record(self.history[number].retried())

@@ -1,7 +1,7 @@
 """Options declared as fields of a frozen dataclass, with all their metadata.
 
-Options of `run`, `compare` and every method are declared in this way. The module is cheap to
-import, so that the command line shows its help at once.
+The options of `run`, `compare` and every method are declared as such fields. The module is cheap to
+import, so that the command line shows help instantly.
 """
 
 import collections.abc
@@ -37,9 +37,9 @@ class Written:
     """The text form of an option whose value has another type, such as a duration.
 
     Attributes:
-        parse: Function from the text and the option, which error messages name, to the value.
-        write: Function from the value, or from one value of a repeatable option, to one word of a
-            command line.
+        parse: Function from the text and the option (named in error messages) to the value.
+        write: Function from the value, or one value of a repeatable option, to a word of a command
+            line.
         pattern: Regular expression that valid texts match; empty if only `parse` can decide.
     """
 
@@ -59,27 +59,27 @@ class Option:
         name: Name of the field and of the flow's parameter. The flag has dashes for underscores.
         kind: Kind of values.
         default: Value if the option is not given.
-        text: Description for users, or a function that returns the description from registries.
+        text: Description for users, or a function that builds the description from registries.
         group: Heading in the help and in forms.
         metavar: Placeholder for the value in the help.
         default_text: Description of the behavior if the option is not given.
         standard: Fixed value for a new study if the option is not given.
-        choices: Function that returns the values that can be listed.
-        is_open: Whether other values than the choices are valid.
-        or_whole: Whether a whole number is valid, too.
+        choices: Function that returns the listed values.
+        is_open: Whether values other than the choices are valid.
+        or_whole: Whether a whole number is also valid.
         is_optional: Whether None is valid.
         is_argument: Whether the option is a positional argument of the command.
-        bounds: Keywords of JSON schema that the value must meet.
+        bounds: JSON Schema keywords that the value must satisfy.
         examples: Sample values that show the format.
         why: Reason for the bounds.
         written: Text form of the value.
-        on_resume: Rule for another value on resume. `same` rejects the value, `changed` accepts the
-            value, `anew` drops the earlier value, and `checked` leaves the decision to another
+        on_resume: Rule for a different value on resume. `same` rejects the value, `changed` accepts
+            the value, `anew` drops the earlier value, and `checked` leaves the decision to another
             check.
-        in_compare: Whether `compare` has the option; a text if the description differs there.
-        is_shared: Whether all replicates of a comparison have the same value.
-        is_stored: Whether the study stores the value, rather than only the session that received
-            it.
+        in_compare: Whether `compare` has the option; a string if `compare` needs a different
+            description.
+        is_shared: Whether all replicates of a comparison share the value.
+        is_stored: Whether the study stores the value; if not, the value applies to one session.
         is_literal: Whether the field's type lists the choices.
     """
 
@@ -108,17 +108,17 @@ class Option:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The values that can be listed; empty if the option has no list of values."""
+        """The listed values; empty if the option has no choices."""
         return () if self.choices is None else tuple(self.choices())
 
     @property
     def flag(self) -> str:
-        """The option's flag on the command line."""
+        """The option's command-line flag."""
         return "--" + self.name.replace("_", "-")
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """Numeric bounds, by keyword of JSON schema."""
+        """Numeric bounds by JSON Schema keyword."""
         return {name: bound for name, bound in self.bounds.items() if name in _COMPARE}
 
     @property
@@ -128,7 +128,7 @@ class Option:
 
     @property
     def schema_bounds(self) -> Mapping[str, Any]:
-        """Keywords of JSON schema that the text form must meet."""
+        """JSON Schema keywords that the text form must satisfy."""
         pattern = self.written.pattern or self.bounds.get("pattern")
         return {"pattern": f"^{pattern}$"} if pattern else self.bounds
 
@@ -140,7 +140,7 @@ class Option:
         return f"{text}  [default: {default}]" if default else text
 
     def violation(self, value: Any) -> str:
-        """Return the end of a sentence on the bound that a value breaks; empty if it is valid."""
+        """Return the end of a sentence about the violated bound; empty if the value is valid."""
         if isinstance(value, str):
             pattern = self.bounds.get("pattern")
             return self.why if pattern and re.fullmatch(pattern, value) is None else ""
@@ -149,7 +149,7 @@ class Option:
         return f"must be {self.limits_text}" + (f"; {self.why}" if self.why else "")
 
     def parse(self, value: Any) -> Any:
-        """Return a text's value, or the default for None; raises what `written.parse` raises."""
+        """Return the value of a text, or the default for None; raises errors of `written.parse`."""
         if value is None:
             return dict(self.default) if self.kind == "assignments" else self.default
         if self.kind == "texts":
@@ -157,7 +157,7 @@ class Option:
         return self.written.parse(value, self)
 
     def words(self, value: Any) -> list[tuple[str, str | None]]:
-        """Return a value as pairs of a command-line flag and its word; None for a flag alone."""
+        """Return a value as (flag, word) pairs of a command line; bare flags have the word None."""
         if value is None:
             return []
         if self.kind in {"switch", "choice"}:
@@ -217,11 +217,11 @@ def options_of(declared: type[Any]) -> Mapping[str, Option]:
     """Return the options that a dataclass declares, by name and in order.
 
     A field without `option(...)` is an option without a description. Raises TypeError if a field
-    has no default, or a type that options do not support.
+    has no default or an unsupported type.
     """
     types = {one.name: one.type for one in fields(declared)}
     if any(isinstance(annotation, str) for annotation in types.values()):
-        types = get_type_hints(declared)  # slow, and not needed for our own options
+        types = get_type_hints(declared)  # slow and not needed for built-in options
     return {one.name: _option_of(one, types[one.name], declared) for one in fields(declared)}
 
 
@@ -263,7 +263,7 @@ def _option_of(declared: "Field[Any]", annotation: Any, owner: type[Any]) -> Opt
 def check_options(options: Any) -> None:
     """Check every field of a dataclass of options against its type and its bounds.
 
-    Raises TypeError for a value of another type, and ValueError for a value that is not among the
+    Raises TypeError for a value of the wrong type, and ValueError for a value that is not among the
     choices, not finite, or out of bounds.
     """
     declared: Any = type(options)

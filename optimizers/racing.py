@@ -1,14 +1,15 @@
-"""Racing for any method: configurations that are clearly behind after part of an evaluation stop.
+"""Racing for any method: stop configurations that are clearly behind after part of an evaluation.
 
-A configuration is first evaluated on one fold. With many rows, evaluations on parts of this fold
-(partial runs) come before. After each of these rungs, the configuration's loss is compared with the
-incumbent's loss on the same rung, so that both losses are on the same rows. Finished configurations
-show how large differences by chance are.
+A configuration is first evaluated on one fold. If the data have many rows, evaluations on parts of
+the fold (partial runs) come first. After each of these rungs, the configuration's loss is compared
+with the incumbent's loss on the same rung, so both losses use the same rows. Finished
+configurations show how large chance differences are.
 
 A configuration that is clearly behind stays stopped, and the method is told a paired estimate of
-its loss. Another configuration is evaluated on all folds (the first fold is cached), and the method
-is told the loss. With many rows, the method's history has estimates for configurations that are
-still racing. The method sees one trial per configuration, and no folds.
+the configuration's loss. Any other configuration is evaluated on all folds (the first fold is
+cached), and the method is told the loss. If the data have many rows, the method's history also
+contains estimates for configurations that are still racing. The method sees one trial per
+configuration and no folds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,9 +44,9 @@ class Rung(NamedTuple):
     """A rung: the part of an evaluation that a trial runs.
 
     Attributes:
-        subset: Share of the training rows.
+        subset: Fraction of the training rows.
         folds: Number of folds; infinite for all folds.
-        held_out: Share of each fold's held-out rows.
+        held_out: Fraction of each fold's held-out rows.
     """
 
     subset: float = 1.0
@@ -58,7 +59,7 @@ class Rung(NamedTuple):
         return cls(query.subset, query.folds or inf, query.held_out)
 
     def query(self, whole: Query) -> Query:
-        """Return the query for this rung of a full evaluation."""
+        """Return the query for running a full evaluation's query on this rung."""
         folds = None if self.folds == inf else int(self.folds)
         return replace(whole, subset=self.subset, folds=folds, held_out=self.held_out)
 
@@ -77,13 +78,13 @@ def is_large(objective: Objective) -> bool:
 
 
 def rungs_of(objective: Objective) -> tuple[Rung, ...]:
-    """Return the rungs of a configuration, the full evaluation last.
+    """Return the rungs of a configuration, ending with the full evaluation.
 
     The rung before the full evaluation is one fold. With more than 20,000 training rows, partial
-    runs on this fold come first. The first partial run has the smallest share 2^-k of the rows with
-    at least 10,000 rows, and 100 rows of the rarest class. The next partial runs have four times as
-    many rows each, up to a quarter of the rows. The shares of the held-out rows follow the same
-    rules.
+    runs on this fold come first. The first partial run uses the smallest fraction 2^-k of the rows
+    that contains at least 10,000 rows and 100 rows of the rarest class. Each further partial run
+    uses four times as many rows, up to a quarter of the rows. The fractions of the held-out rows
+    follow the same rules.
 
     Raises:
         ValueError: If no rung precedes the full evaluation.
@@ -104,7 +105,7 @@ def rungs_of(objective: Objective) -> tuple[Rung, ...]:
 
 
 def _share(objective: Objective, n_rows: int) -> float:
-    """Return the smallest share 2^-k of `n_rows` rows that is large enough for a partial run."""
+    """Return the smallest fraction 2^-k of `n_rows` rows that is large enough for a partial run."""
     least: float = _PARTIAL_ROWS
     if objective.n_classes and objective.n_rarest is not None:
         rarest = _PARTIAL_RAREST * (objective.n_rows or 0)
@@ -116,7 +117,7 @@ def _share(objective: Objective, n_rows: int) -> float:
 
 
 def smaller_shares(objective: Objective, share: float) -> list[float]:
-    """Return `share`, and smaller shares by halving, as long as they have at least 1,000 rows."""
+    """Return `share` and its successive halves that contain at least 1,000 rows."""
     shares = [share]
     while shares[-1] / 2 * (objective.n_rows or 0) >= _LEAST_ROWS:
         shares.append(shares[-1] / 2)
@@ -132,9 +133,9 @@ def is_behind(
 ) -> bool:
     """Return whether a configuration is worse than the incumbent on the first fold, by a margin.
 
-    Before the margin is known, the configuration must be worse than the incumbent's worst fold
-    (the forgiving rule after one fold in Bergman, Purucker and Hutter 2024, "Don't Waste Your Time:
-    Early Stopping Cross-Validation", arXiv 2405.03389). With a `sign` of -1, return whether the
+    Until the margin can be estimated, the configuration must be worse than the incumbent's worst
+    fold (the forgiving rule after one fold in Bergman, Purucker and Hutter 2024, "Don't Waste Your
+    Time: Early Stopping Cross-Validation", arXiv 2405.03389). If `sign` is -1, return whether the
     configuration is better by the margin.
     """
     known, loss = margin(incumbent, history), sign * first.fold_losses[0]
@@ -144,10 +145,10 @@ def is_behind(
 
 
 def margin(incumbent: Evaluation, history: History) -> float | None:
-    """Return the difference on one fold that chance may explain; None if it cannot be estimated.
+    """Return the largest difference on one fold explainable by chance; None if unknown.
 
-    The margin is s sqrt(1 - 1/K). s is the standard deviation, over K folds, of a configuration's
-    differences from the incumbent, pooled over all configurations evaluated in full.
+    The margin is s sqrt(1 - 1/K), where s is the standard deviation, over K folds, of a
+    configuration's differences from the incumbent, pooled over all fully evaluated configurations.
     """
     n_folds = len(incumbent.fold_losses)
     others = [
@@ -169,14 +170,15 @@ def is_behind_on_part(
 ) -> bool:
     """Return whether a loss is worse than the incumbent's on part of the rows, by a margin.
 
-    The margin is the root mean square of how much a difference on part of the rows is in error. It
-    is estimated from `known`. With fewer than three pairs, the margin is the difference between
-    the incumbent's worst and best folds; if the incumbent has one fold only, no loss is behind.
+    The margin is the root mean square error of differences on part of the rows, estimated from
+    `known`. With fewer than three pairs, the margin is the difference between the incumbent's worst
+    and best folds; if the incumbent has only one fold, no loss is behind.
 
     Args:
         difference: Loss minus the incumbent's loss, on part of the rows.
         incumbent: Best configuration, or the configuration on the highest rung.
-        known: Pairs of differences of other configurations, on this part and on more rows.
+        known: Pairs of differences of other configurations: on this part of the rows, and on more
+            rows.
     """
     if len(known) >= LEAST_COMPARED:
         runs, wholes = np.array(known).T
@@ -192,7 +194,7 @@ def estimated(
     """Return an estimate of the full evaluation of a configuration.
 
     The loss of each fold is the incumbent's loss plus `difference`, within the metric's bounds. All
-    other values, such as seconds, are those of the evaluation on `rung`.
+    other values, such as seconds, come from the evaluation on `rung`.
     """
     losses = tuple(
         min(max(loss + difference, objective.lower), objective.upper)
@@ -211,8 +213,8 @@ _LEADS_BY = 0.1
 class Racing(Optimizer):
     """A method whose configurations race.
 
-    The history has a trial for each rung. The history of the `inner` method has one trial for each
-    configuration, which is pending until the outcome of the configuration is known.
+    The history contains one trial per rung. The history of the `inner` method contains one trial
+    per configuration, which is pending until the configuration's outcome is known.
 
     Raises:
         ValueError: If the method cannot be raced, or the study has one fold and too few rows.
@@ -238,9 +240,9 @@ class Racing(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The method's decisions, and `race` with the numbers of configurations.
+        """The method's decisions, and the numbers of configurations under `race`.
 
-        `begun` is the number of configurations started, `stopped` that of configurations stopped.
+        `begun` is the number of started configurations, and `stopped` the number of stopped ones.
         """
         ended = (t for i, t in enumerate(self.inner.history) if i not in self._open)
         stopped = [t for t in ended if t.failure is None and not self._last(t.number).query.is_full]
@@ -261,9 +263,9 @@ class Racing(Optimizer):
     def incumbent(self) -> Trial | None:
         """The best full trial, or a partial trial that is clearly better.
 
-        Before the first full trial, the incumbent is the best partial trial, where a run on fewer
-        rows must be better by a tenth of the loss. Under constraints, a run on part of the rows is
-        never better than a full trial, because measured quantities may grow with the rows.
+        Before the first full trial, the incumbent is the best partial trial; a run on fewer rows
+        counts as better only by a tenth of the loss. Under constraints, a run on part of the rows
+        never beats a full trial, because measured quantities may grow with the rows.
         """
         best = self.history.incumbent
         runs = [run for i in self._open if (run := self._ended(i)) and not run.query.is_full]
@@ -280,7 +282,7 @@ class Racing(Optimizer):
         return leading or self.history.best_partial
 
     def _ended(self, i: int) -> Trial | None:
-        """Return a configuration's last trial with a loss; None if any of its trials has failed."""
+        """Return a configuration's last trial with a loss; None if any of its trials failed."""
         runs = self._runs(i)
         if any(t.failure is not None and not t.failure.is_unstarted for t in runs):
             return None
@@ -291,17 +293,20 @@ class Racing(Optimizer):
         self.inner.begin_with(start, name)
 
     def begin_after(self, prior: Prior) -> None:
-        """Evaluate `prior.start` first, on all folds at once unless partial runs come first."""
+        """Evaluate `prior.start` first, directly on all folds unless partial runs come first."""
         self.inner.begin_after(prior)
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
-        """Record an ask of an earlier process. A first rung was also an ask of the inner method."""
+        """Record an ask of an earlier process.
+
+        A first rung also counts as an ask of the inner method.
+        """
         if number == self._n_asks and query.configuration not in self._numbers:
             self.inner.restore(len(self.inner.history), Rung().query(query), None)
         super().restore(number, query, memo)
 
     def retry(self, number: int) -> None:
-        """Put a failed trial, and its configuration in the inner method, back to pending."""
+        """Return a failed trial, and its configuration in the inner method, to pending."""
         super().retry(number)
         i = self._number(self.history[number])
         self._smaller.pop(i, None)
@@ -327,8 +332,8 @@ class Racing(Optimizer):
                 raise NotYet from None
             raise
         self.memo, self._because = self.inner.memo, self.inner.reason
-        # The first configuration cannot be compared with others. A configuration repeated from an
-        # earlier run needs all folds to be compared with its earlier loss.
+        # The first configuration has nothing to compare with. A configuration repeated from an
+        # earlier run needs all folds for comparison with its earlier loss.
         prior = self.inner.history.prior
         is_repeated = prior is not None and query.configuration in prior.start
         if not self._has_partial_runs and (not self._numbers or is_repeated):
@@ -348,7 +353,7 @@ class Racing(Optimizer):
         return follows.query(self.inner.history[i].query)
 
     def _following(self, ran: Rung) -> Rung:
-        """Return the rung after `ran`; after a smaller run, the first of the usual rungs."""
+        """Return the rung after `ran`, or the first standard rung if `ran` is smaller."""
         return next(rung for rung in self._rungs if rung[:2] > ran[:2])
 
     def _gathers(self, budget: Budget) -> bool:
@@ -372,7 +377,7 @@ class Racing(Optimizer):
         return spent[1] > spent[0]
 
     def _first_rung(self, whole: Query, budget: Budget) -> Query:
-        """Return the query for the first rung, on fewer rows if more rows would take too long."""
+        """Return the query for the first rung, with fewer rows if the rung would take too long."""
         first = self._rungs[0].query(whole)
         if not self._has_partial_runs or not self._reads_costs(budget):
             return first
@@ -390,7 +395,7 @@ class Racing(Optimizer):
         return replace(first, subset=share)
 
     def _is_likely(self, run: Query, share: float, allowed: float) -> bool:
-        """Return whether a run on another share of the rows is likely to end in time."""
+        """Return whether a run on a fraction `share` of the rows is likely to end in time."""
         return self.costs.seconds(replace(run, subset=share), LIKELY) <= allowed
 
     def _smaller_run(self, i: int, share: float) -> Query:
@@ -439,7 +444,7 @@ class Racing(Optimizer):
         self._stop_behind()
 
     def _share_instead(self, trial: Trial) -> float | None:
-        """Return the smaller share on which to run again; None if the trial need not be repeated.
+        """Return a smaller fraction of rows for repeating a trial; None if no repeat is needed.
 
         A trial is repeated if a pilot predicted that the trial would take too long.
         """
@@ -452,10 +457,10 @@ class Racing(Optimizer):
         return next((s for s in shares[1:] if self._is_likely(query, s, allowed)), None)
 
     def _stop_behind(self) -> None:
-        """Tell the inner method about configurations that are clearly behind and stay stopped.
+        """Tell the inner method about configurations that are clearly behind and remain stopped.
 
-        Each outcome may change the incumbent, so all configurations are checked. With many rows,
-        the method's history also gets estimates for all other configurations.
+        Each outcome may change the incumbent, so all configurations are checked. If the data have
+        many rows, the method's history also gets estimates for all other configurations.
         """
         incumbent, inner = self.history.incumbent, self.inner.history
         leads = None if incumbent is None else incumbent.number
@@ -489,8 +494,8 @@ class Racing(Optimizer):
     def _estimated(self, i: int, best: Trial | None) -> Evaluation:
         """Return a paired estimate of a configuration's full evaluation.
 
-        Without a partial run in common with the best configuration, the present outcome is
-        returned.
+        If the configuration shares no partial run with the best configuration, return the current
+        outcome.
         """
         last, outcome = self._last(i), self._outcome(i)
         if best is None:
@@ -527,8 +532,8 @@ class Racing(Optimizer):
     def _known(self, rung: Rung, j: int) -> list[tuple[float, float]]:
         """Return pairs of other configurations' differences from configuration j.
 
-        The first of a pair is the difference on `rung`, the second is that on the highest rung that
-        enough other configurations have reached.
+        The first difference is on `rung`, and the second on the highest rung that enough other
+        configurations have reached.
         """
         runs, known = self._losses[rung], list[tuple[float, float]]()
         for far in sorted((r for r in self._losses if r > rung), reverse=True):

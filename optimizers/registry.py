@@ -2,8 +2,8 @@
 
 A declaration is built in, registered by the running program, or declared by a plugin: an entry
 point of another distribution, in a group such as `prefect_tune.methods`. A declaration is imported
-when it is looked up. Looking up a built-in or registered name reads no entry points. `METHODS` has
-the search methods.
+on first lookup. Looking up a built-in or registered name reads no entry points. `METHODS` lists the
+search methods.
 """
 
 import re
@@ -63,16 +63,16 @@ class UnusablePlugin(UnknownName):
 
 
 class Registry(Mapping[str, Declared], Generic[Declared]):
-    """Declarations of one kind by name: built-in, then registered declarations, then plugins.
+    """Declarations of one kind by name: first built-in, then registered, then plugins.
 
     A registry lists names without importing declarations. `get` returns None for a plugin that
     cannot be used.
 
     Args:
-        kind: Kind of the declarations, such as `method`, whose plugins are entry points in the
-            group `prefect_tune.methods`.
-        declares: Class of the declarations, or a reference `module:Class`.
-        built_in: Built-in declarations by name, or references `module:attribute`.
+        kind: Kind of the declarations. For example, plugins of kind `method` are entry points in
+            the group `prefect_tune.methods`.
+        declares: Class of the declarations, or a reference to the class as `module:Class`.
+        built_in: Built-in declarations by name, or references to them as `module:attribute`.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
         return map(self.named, self.own)
 
     def usable(self) -> Iterator[Declared]:
-        """Yield all declarations, without plugins that cannot be used."""
+        """Yield all declarations except plugins that cannot be used."""
         return (found for found in map(self.get, self) if found is not None)
 
     def unusable(self) -> Iterator[UnusablePlugin]:
@@ -107,7 +107,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
                 yield error
 
     def named(self, name: str) -> Declared:
-        """Return the declaration of a name, or raise UnknownName or UnusablePlugin."""
+        """Return the declaration with a name, or raise UnknownName or UnusablePlugin."""
         if name in self._known:
             known = self._known[name]
             return loaded(known) if isinstance(known, str) else known
@@ -129,7 +129,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
         return found
 
     def plugin(self, name: str) -> "EntryPoint | None":
-        """Return the entry point of a name; None if the name is built in, registered or unknown.
+        """Return the plugin's entry point; None if the name is built in, registered or unknown.
 
         Raises UnusablePlugin if two distributions declare the name.
         """
@@ -163,7 +163,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
 
 @cache
 def loaded(reference: str) -> Any:
-    """Return the object of a reference `module:attribute`, importing its module."""
+    """Return the object behind a reference `module:attribute`, importing the module."""
     module, _, attribute = reference.partition(":")
     return attrgetter(attribute)(import_module(module))
 
@@ -217,7 +217,7 @@ def register(method: Method) -> None:
 
 
 def method_named(name: str) -> Method:
-    """Return the method of a name, or raise UnknownName if the name is unknown or unusable."""
+    """Return the method with a name, or raise UnknownName if the name is unknown or unusable."""
     if name not in METHODS:
         synonyms = {other: m.name for m in METHODS.without_plugins() for other in m.synonyms}
         raise UnknownName(METHODS.kind, name, METHODS, synonyms.get(name.lower(), ""))
@@ -231,6 +231,6 @@ def make_optimizer(
     objective: "Objective | None" = None,
     options: Mapping[str, Any] | None = None,
 ) -> "Optimizer":
-    """Return a new optimizer of a method, or raise UnknownName for the method or an option."""
+    """Return a new optimizer, or raise UnknownName if the method or an option is unknown."""
     implementation = loaded(method_named(method).implementation)
     return implementation(space, seed, objective, **(options or {}))

@@ -1,4 +1,4 @@
-"""Successive halving and Hyperband: each rung promotes the best 1/eta of its configurations.
+"""Successive halving and Hyperband: each rung promotes its best configurations, one in eta.
 
 Jamieson and Talwalkar 2016 (one bracket); Li et al. 2018, algorithm 1 (brackets in turn):
 
@@ -11,12 +11,12 @@ Jamieson and Talwalkar 2016 (one bracket); Li et al. 2018, algorithm 1 (brackets
 
 Departures from the papers:
 
-- A rung is decided when all its runs are told. Until then, free workers start the next bracket, as
-  in BOHB (Falkner et al. 2018).
+- A rung is decided once all its runs have been told. Until the decision, free workers start the
+  next bracket, as in BOHB (Falkner et al. 2018).
 - Trainings are resumed from the rung below.
 - Infeasible runs rank last, and failed runs drop out.
 - After the bracket with s = 0, brackets start again at s_max.
-- If the budget allows no more configurations, the first rung is decided with those it has.
+- If the budget allows no more configurations, the first rung is decided with fewer.
 
 `choose_rungs` uses the requested fidelity, or else the most useful fidelity of the study.
 """
@@ -60,7 +60,7 @@ class Rungs:
         return len(self.levels)
 
     def query(self, configuration: Configuration, rung: int) -> Query:
-        """Return the query of a configuration on a rung, counted from 0."""
+        """Return the query for a configuration on a rung, counted from 0."""
         if rung == len(self.levels) - 1:
             return Query(configuration)
         level = self.levels[rung] if self.fidelity == "subset" else int(self.levels[rung])
@@ -75,8 +75,8 @@ class Rungs:
 def counted_levels(total: int, eta: int) -> tuple[int, ...]:
     """Return `total * eta^-k` for k = s..0, rounded and at least 1 (Li et al. 2018, algorithm 1).
 
-    `total` is R, at least 2. s is the largest number with `eta^s <= total`, at least 1. It is found
-    by multiplication, because logarithms are not exact.
+    `total` is R, at least 2. s is the largest integer with `eta^s <= total`, at least 1, found by
+    multiplication because logarithms are inexact.
     """
     s = 1
     while eta ** (s + 1) <= total:
@@ -101,7 +101,10 @@ class Promote(Generic[Level]):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait until a pending trial is told. Until then, a method may propose by its model."""
+    """Wait until a pending trial is told.
+
+    In the meantime, the method may propose a model's choice.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,23 +113,23 @@ class Done:
 
 
 def is_decided(runs: Sequence[Trial], enough: float = inf) -> bool:
-    """Return whether a rung is decided, because all runs are told or at least `enough` of them."""
+    """Return whether a rung is decided: all runs, or at least `enough` runs, have been told."""
     n_told = sum(t.is_told for t in runs)
     return n_told == len(runs) or n_told >= enough
 
 
 def n_promoted(n: int, eta: int) -> int:
-    """Return the number of runs that are promoted: n / eta, rounded down, at least one."""
+    """Return the number of runs to promote: n / eta, rounded down, but at least one."""
     return max(1, n // eta)
 
 
 def promotable(best: Iterable[Trial], gone: Collection[Configuration]) -> Iterator[Trial]:
-    """Yield those of the best runs whose configurations are not in `gone`."""
+    """Yield the runs in `best` whose configurations are not in `gone`."""
     return (t for t in best if t.query.configuration not in gone)
 
 
 def ranked(trials: Iterable[Trial], history: History) -> list[Trial]:
-    """Return the trials with a loss, the best first and infeasible ones last."""
+    """Return the trials with a loss, best first and infeasible trials last."""
 
     def key(trial: Trial) -> tuple[float, float, int]:
         loss = inf if trial.loss is None else trial.loss
@@ -150,10 +153,10 @@ _ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
 
 
 def choose_rungs(space: Space, objective: Objective, options: BracketOptions) -> tuple[Rungs, str]:
-    """Return the rungs of a study, and the reason for their fidelity as a text for users.
+    """Return the rungs of a study, and the reason for their fidelity as text for users.
 
-    Subsets are possible if the number of rows is unknown. Raises ValueError if the study supports
-    no partial evaluations, or not the requested fidelity.
+    If the number of rows is unknown, subsets are assumed to be possible. Raises ValueError if the
+    study does not support the requested fidelity or any partial evaluation.
     """
     eta, wanted = options.eta, options.fidelity
     n_subsets = _n_subsets(objective, eta)
@@ -216,7 +219,7 @@ def _too_few_rows(objective: Objective, eta: int) -> str:
 
 
 def _n_subsets(objective: Objective, eta: int) -> int:
-    """Return the largest s, at most 3, for which `eta^-s` of the rows is a large enough subset."""
+    """Return the largest s, at most 3, for which a fraction `eta^-s` of the rows is enough."""
     most = inf if objective.n_rows is None else objective.n_rows / _least_rows(objective)
     if objective.n_classes and objective.n_rarest is not None:
         most = min(most, objective.n_rarest / ROWS_PER_CLASS)
@@ -235,7 +238,7 @@ def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
     """Return the plan of Hyperband's bracket `index` (Li et al. 2018, algorithm 1).
 
     Bracket s starts `ceil((s_max + 1) / (s + 1) * eta^s)` configurations s rungs below the last
-    rung. s falls from s_max to 0, then starts again.
+    rung. s falls from s_max to 0 and then returns to s_max.
     """
     s = n_rungs - 1 - index % n_rungs
     return -(-n_rungs * eta**s // (s + 1)), n_rungs - 1 - s
@@ -245,15 +248,15 @@ def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
 class Bracket:
     """One bracket of successive halving.
 
-    A rung is decided when all its runs are told. Then the best 1/eta of the runs, at least one, are
-    promoted. Failed runs drop out.
+    A rung is decided once all its runs have been told. The best fraction 1/eta of the runs, at
+    least one, is then promoted. Failed runs drop out.
 
     Attributes:
         number: Number of the bracket, from 0.
         size: Number of configurations that the bracket starts.
         first: Rung on which configurations start, from 0.
         eta: Factor between rungs.
-        runs: Numbers of the trials on each rung of the bracket.
+        runs: Trial numbers on each rung of the bracket.
         is_closed: Whether the bracket accepts no more configurations.
     """
 
@@ -290,12 +293,12 @@ class Bracket:
 class Brackets:
     """All brackets of a study.
 
-    A new configuration starts in the last bracket, or in a new bracket if the last is full. A known
-    configuration stays in its bracket. `plan` is a function from a bracket's number to its plan.
+    A new configuration starts in the last bracket or, if the last bracket is full, in a new one. A
+    known configuration stays in its bracket. `plan` maps a bracket's number to its plan.
 
     Attributes:
-        places: Bracket of each configuration, and the highest rung on which it was evaluated or is
-            pending.
+        places: Bracket of each configuration, and the highest rung on which the configuration is
+            pending or was evaluated.
     """
 
     def __init__(self, n_rungs: int, eta: int, plan: Callable[[int], Plan]) -> None:
@@ -318,12 +321,12 @@ class Brackets:
         self._n_entered = len(history)
 
     def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
-        """Return a run whose configuration should be promoted now, from the oldest bracket."""
+        """Return a run whose configuration should be promoted now, preferring older brackets."""
         found = (b.promotion(history, closing=closing) for b in self._brackets)
         return next((trial for trial in found if trial is not None), None)
 
     def next_of(self, configuration: Configuration) -> tuple[Bracket, int]:
-        """Return the bracket of a configuration, and its next rung, counted from 0."""
+        """Return the bracket and the next rung, counted from 0, of a configuration."""
         if configuration in self.places:
             bracket, rung = self.places[configuration]
             return bracket, rung + 1
@@ -371,7 +374,7 @@ class Halving(Optimizer):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best full trial, or before any full trial the best on the highest rung reached."""
+        """The best full trial or, before any full trial, the best trial on the highest rung."""
         if (best := self.history.incumbent) is not None:
             return best
         feasible = [t for t in self.history.stopped if self.history.violation(t) <= 0]
@@ -381,7 +384,7 @@ class Halving(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The rungs with their numbers of runs, and the reason for the fidelity, as JSON values."""
+        """The rungs, the number of runs on each, and the reason for the fidelity, as JSON."""
         runs = [(self.rungs.level(t.query), t.state) for t in self.history if t.is_told]
         rungs = [
             {
@@ -430,7 +433,7 @@ class Halving(Optimizer):
 
 
 class Hyperband(Halving):
-    """Hyperband: brackets of many configurations on the lowest rung to few on the last rung."""
+    """Hyperband: brackets that range from many configurations at low fidelity to few at full."""
 
     method: ClassVar[Method] = HYPERBAND
 

@@ -1,16 +1,16 @@
 """Reference methods: random search, and JOPT, the joint optimization of whole pipelines.
 
-Random search is the baseline that every other method must beat (Bergstra and Bengio 2012). Trials
-are independent draws (`new_configuration`): a path, uniformly among the runnable paths, and each
-active hyperparameter from its prior. Departure: no configuration is proposed twice, so the search
-of a small space ends with `SpaceExhausted`.
+Random search is the baseline that every other method must beat (Bergstra and Bengio 2012). Each
+trial is an independent draw (`new_configuration`): the path is uniform over the runnable paths, and
+each active hyperparameter follows its prior. Departure: no configuration is proposed twice, so the
+search of a small space ends with `SpaceExhausted`.
 
 JOPT is the reference for ADMM (Liu, Ram et al. 2020, section 5): problem (1) without splitting. A
-Gaussian process models f(z, theta), where z is one-hot and theta has the hyperparameters of all
-algorithms (`PipelineInputs`). Expected improvement (`AugmentedImprovement`) is maximized with
+Gaussian process models f(z, theta), where z is one-hot and theta contains the hyperparameters of
+all algorithms (`PipelineInputs`). Expected improvement (`AugmentedImprovement`) is maximized with
 rounded integers (`GaussianSearch`). Departures: configurations that differ only in inactive parts
-are equal, log expected improvement is used, and pending queries are assumed to return their
-predicted mean.
+count as equal, the log expected improvement is used, and pending queries are assumed to return
+their predicted means.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ from prefect_tune.optimizers.trials.trial import Trial
 class RandomSearch(Optimizer):
     """Random search: draws new configurations from the prior.
 
-    If the space is too large to list, the search ends after a thousand draws in a row that are
-    known.
+    If the space is too large to list, the search ends after a thousand consecutive draws of known
+    configurations.
     """
 
     method: ClassVar[Method] = RANDOM_SEARCH
@@ -52,7 +52,7 @@ _NOTHING_ELSE = Reason("random", "all candidates of the Gaussian process were ev
 
 
 class Jopt(Optimizer):
-    """Expected improvement by one Gaussian process over the whole conditional space."""
+    """Expected improvement with one Gaussian process over the whole conditional space."""
 
     method: ClassVar[Method] = JOPT
 

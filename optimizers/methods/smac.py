@@ -71,11 +71,12 @@ class ForestSettings:
 
     Attributes:
         n_startup: Number of random configurations before the first proposal of the forest.
-        forest: Arguments of scikit-learn's forest other than its defaults.
-        random_share: Share of the proposals that are drawn from the prior.
+        forest: Arguments of scikit-learn's forest that differ from the defaults.
+        random_share: Fraction of the proposals that are drawn from the prior.
         failure_cost: Loss of a failed trial.
         is_log: Whether the forest is fitted to the logarithm of the loss, if the metric has a lower
-            bound. The improvement is still that of the loss (Hutter et al. 2009).
+            bound. The expected improvement is still computed for the loss itself (Hutter et al.
+            2009).
     """
 
     n_startup: int
@@ -171,7 +172,7 @@ class ForestSearch:
     def _climb(
         self, points: Candidates, scores: Array, score: Score, rng: Generator
     ) -> tuple[Candidates, Array]:
-        """Climb from all points to better neighbors in parallel; return all candidates with scores.
+        """Climb from all points to better neighbors in parallel; return all candidates and scores.
 
         The search ends after a fixed number of steps, or when no point has a better neighbor.
         """

@@ -1,4 +1,4 @@
-"""Tree-structured Parzen estimators (Bergstra et al. 2011), by Optuna's sampler.
+"""Tree-structured Parzen estimators (Bergstra et al. 2011), using Optuna's sampler.
 
 The paper's section 4:
 
@@ -11,12 +11,13 @@ The paper's section 4:
 Departures from the paper:
 
 - Settings are Optuna's defaults since version 5.
-- All choices of steps have one joint density. Hyperparameters with equal conditions also have a
-  joint density. Unlike Optuna, which infers the groups from trials, the method takes them from the
-  space.
+- The choices of all steps have one joint density, as does each group of hyperparameters with equal
+  conditions. Unlike Optuna, which infers the groups from trials, the method reads the groups from
+  the space.
 - Pending trials count as bad.
-- Draws that are known or invalid are drawn again.
-- Only a share of the trials of earlier runs is used, because Optuna cannot weight single trials.
+- Known or invalid draws are redrawn.
+- Only a fraction of the trials of earlier runs is used, because Optuna cannot weight individual
+  trials.
 - A long history is reduced to its best and newest trials, which bounds the time per proposal.
 """
 
@@ -83,7 +84,8 @@ class Dimensions:
                     written = (str(c).replace(f"{h.name} | ", "") for c in conditions)
                     name = f"{step.name}/{algorithm.id}/{h.name}"
                     self.groups[name] = active[" and ".join(sorted(written))]
-                    # Categories are indices. Other values are positions in [0, 1] on their scale.
+                    # Categories are encoded as indices, and other values as positions in [0, 1] on
+                    # their scale.
                     self.groups[name][name] = (
                         CategoricalDistribution(range(len(h.choices)))
                         if isinstance(h, CategoricalHyperparameter)
@@ -110,19 +112,19 @@ class Dimensions:
 
 
 def to_value(hyperparameter: Hyperparameter[Any, Any], suggested: Any) -> Value:
-    """Return the hyperparameter's value for a suggestion of Optuna."""
+    """Return the hyperparameter's value for Optuna's suggestion."""
     if isinstance(hyperparameter, CategoricalHyperparameter):
         return from_unit(hyperparameter, (suggested + 0.5) / len(hyperparameter.choices))
     return from_unit(hyperparameter, suggested)
 
 
 _STUDY = "prefect_tune.optimizers.methods.tpe"
-# Optuna would log each study that it creates.
+# Without this setting, Optuna logs each new study.
 getLogger(InMemoryStorage.__module__).addFilter(lambda record: _STUDY not in record.getMessage())
 
 
 class _GivenTrials(InMemoryStorage):
-    """A storage of given trials, because adding trials one by one would copy each trial."""
+    """A storage of given trials, used because adding trials one by one would copy each trial."""
 
     def __init__(self, trials: list[FrozenTrial]) -> None:
         super().__init__()
@@ -150,7 +152,7 @@ _NOTHING_ELSE = Reason("random", "all draws from the densities were invalid or e
 
 
 class Tpe(Optimizer):
-    """Optuna's TPE over a conditional space, which also learns from partial evaluations."""
+    """Optuna's TPE over a conditional space, including the results of partial evaluations."""
 
     method: ClassVar[Method] = TPE
 

@@ -1,7 +1,7 @@
 """The covariance of learning curves: a kernel of configurations times a kernel of time.
 
-f(x, t) is the score of a configuration x after the share t in (0, 1] of a full training. The slope
-df/dt is Gaussian, too. Kernels of t therefore have derivatives (Belakaria et al., eq. 20 to 24).
+f(x, t) is the score of a configuration x after a fraction t in (0, 1] of a full training. The slope
+df/dt is also Gaussian, so kernels of t provide derivatives (Belakaria et al., eq. 20 to 24).
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ _VARYING = Parameter.of_log("ln of the varying part's variance", 0.0, 1.5, 1e-3,
 
 
 class Decay:
-    """The kernel k(t, u) = A + C v^-alpha with v = 1 + (t + u) / beta, a decay to a level (eq. 22).
+    """The kernel k(t, u) = A + C v^-alpha of decaying curves, v = 1 + (t + u) / beta (eq. 22).
 
-    The parameters are logarithms of A (variance of the level), C (variance of the varying part),
-    alpha and beta. `has_tail` keeps alpha near 1, so that curves with a steep start are not
-    expected to have a flat end.
+    The parameters are the logarithms of A (variance of the level), C (variance of the decaying
+    part), alpha and beta. `has_tail` keeps alpha near 1, so that a steep start does not imply a
+    flat end.
     """
 
     def __init__(self, *, has_tail: bool = False) -> None:
@@ -74,7 +74,7 @@ class Decay:
 
 
 class CurveKernel(Kernel):
-    """The kernel k(x, x') k_t(t, t'), where `within` is k, `of_time` is k_t, and `column` has t."""
+    """The kernel k(x, x') k_t(t, t'): `within` is k, `of_time` is k_t, and `column` contains t."""
 
     def __init__(self, within: Kernel, column: int, of_time: Decay) -> None:
         self.within, self.column, self.of_time = within, column, of_time

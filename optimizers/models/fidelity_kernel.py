@@ -1,8 +1,8 @@
 """The covariance of losses, or costs, over inputs and a fidelity (Klein et al. 2017, equation 6).
 
 The model is f(x, s) = phi(s)'g(x). The basis functions phi depend on the fidelity s in [0, 1],
-where 1 is a full evaluation. The functions g of the inputs have the same kernel, and Sigma is their
-covariance. Predictions at any fidelity follow from g(x).
+where 1 is a full evaluation. The functions g of the inputs share one kernel and have covariance
+Sigma. Predictions at any fidelity follow from g(x).
 """
 
 from collections.abc import Callable
@@ -30,9 +30,9 @@ class Basis:
     """Basis functions of a fidelity.
 
     Attributes:
-        functions: Function from s, shape (n,), to phi(s), shape (n, r), with r from 1 to 3.
-        trend: Diagonal of S0, shape (r,). S0 is the covariance of a curve over s that is common to
-            all inputs.
+        functions: Function from s, shape (n,), to phi(s), shape (n, r), where r is 1, 2 or 3.
+        trend: Diagonal of S0, shape (r,). S0 is the covariance of a curve over s shared by all
+            inputs.
     """
 
     functions: Callable[[Array], Array]
@@ -42,8 +42,8 @@ class Basis:
 class FidelityKernel(Kernel):
     """The kernel k(x, x') phi(s)'Sigma phi(s') + phi(s)'S0 phi(s'), with s in `column`.
 
-    Sigma is LL', with L = [[e^a, 0], [b, e^c]] for the first two basis functions. A third function
-    is independent of these functions, with standard deviation e^q.
+    Sigma is LL', with L = [[e^a, 0], [b, e^c]] for the first two basis functions. The third basis
+    function, if any, is independent of the first two, with standard deviation e^q.
     """
 
     def __init__(self, within: Kernel, column: int, basis: Basis) -> None:
@@ -89,7 +89,10 @@ class FidelityKernel(Kernel):
         return self.basis.functions(inputs[:, self.column])
 
     def weights(self, outer: Array) -> Array:
-        """Return Sigma, shape (r, r). `outer` has the parameters that follow those of `within`."""
+        """Return Sigma, shape (r, r).
+
+        `outer` contains the parameters that follow the parameters of `within`.
+        """
         root = self._root(outer)
         return root @ root.T
 
@@ -124,7 +127,7 @@ def _quadratic(phi: Array, matrix: Array) -> Array:
 class Latents:
     """Posterior of g(x) for C candidates, in standardized units.
 
-    From g(x), the posterior at each further fidelity costs only O(r R) per candidate.
+    Given the posterior of g(x), each further fidelity costs only O(r R) per candidate.
 
     Attributes:
         mean: Mean of g(x_c), shape (C, r).
@@ -138,15 +141,15 @@ class Latents:
 
 
 def latents_of(process: GaussianProcess, inputs: Array, representers: Array) -> Latents:
-    """Return the latents of candidates, from which predictions at all fidelities follow.
+    """Return the latents of candidates, which determine the predictions at all fidelities.
 
     Args:
         process: Process with one target, a `FidelityKernel` and a mean of 0.
-        inputs: Inputs of the candidates, shape (C, d). Their fidelity is ignored.
+        inputs: Inputs of the candidates, shape (C, d). The fidelity column is ignored.
         representers: Inputs of the representers at s = 1, shape (R, d).
 
     Raises:
-        TypeError: If the process has another kernel.
+        TypeError: If the process has a different kernel.
     """
     kernel = process.kernel
     if not isinstance(kernel, FidelityKernel):

@@ -1,4 +1,4 @@
-"""Random-forest regression with a variance, the surrogate of SMAC (Hutter et al. 2011)."""
+"""Random-forest regression with predictive variances, as used by SMAC (Hutter et al. 2011)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -61,9 +61,9 @@ _N_TREES = 50
 
 
 class OlderMean:
-    """The prior mean of the loss, learned from the observations of earlier runs.
+    """The prior mean of the loss, fitted to the observations of earlier runs.
 
-    `inputs` is a function that encodes configurations, shape (n, d).
+    `inputs` encodes configurations as an array, shape (n, d).
     """
 
     def __init__(self, inputs: Callable[[Sequence[Configuration]], Array]) -> None:

@@ -1,9 +1,9 @@
-"""Exact Gaussian processes over one set of inputs, for one target or several targets.
+"""Exact Gaussian processes over one set of inputs, for one or more targets.
 
-Several targets have the same kernel, noise and factorization. Their likelihoods are averaged, so
-that nearly equal targets do not outweigh the priors. Inputs may be repeated, because the noise is
-at least 1e-6 of a target's variance. If rounding errors spoil the factorization, jitter of up to
-1e-4 of the mean diagonal is added. For constant targets, theta stays at its start.
+All targets share the kernel, noise and factorization. The likelihoods of the targets are averaged,
+so that nearly equal targets do not outweigh the priors. Inputs may be repeated, because the noise
+is at least 1e-6 of a target's variance. If rounding errors spoil the factorization, jitter of up to
+1e-4 of the mean diagonal is added. For constant targets, theta keeps its starting value.
 
 Samplers of theta use `log_posterior_value` for the density, and `given` for the process.
 """
@@ -34,7 +34,7 @@ FIT_ITERATIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class GaussianProcess:
-    """A posterior over functions, made by `fit` or `given`.
+    """A posterior over functions, constructed by `fit` or `given`.
 
     Attributes:
         kernel: Kernel with p parameters.
@@ -44,10 +44,11 @@ class GaussianProcess:
         standardized: (targets - mean - offset) / scale, shape (n, t).
         offset: Mean of each target, shape (t,); 0 with a given mean.
         scale: Divisor of each target, shape (t,).
-        mean: Given prior mean; None for a constant by generalized least squares.
+        mean: Given prior mean; None for a constant estimated by generalized least squares.
         factor: L with LL' = K + noise, lower triangular, shape (n, n).
         whitened: L^-1 [1, standardized], shape (n, 1 + t).
-        is_single: Whether the targets were given as a vector. If so, predictions are vectors, too.
+        is_single: Whether the targets were given as a vector, in which case predictions are also
+            vectors.
     """
 
     kernel: Kernel
@@ -83,11 +84,11 @@ class GaussianProcess:
             kernel: Kernel of the process.
             inputs: Inputs of the observations, shape (n, d), with n at least 1.
             targets: Targets, shape (n,) or (n, t).
-            rng: Generator that draws starts.
-            mean: Prior mean in the unit of the targets; None for a constant.
+            rng: Random generator that draws starts.
+            mean: Prior mean in the units of the targets; None for a constant.
             noise: Noise; None for constant noise.
-            scale: Divisor of the targets; None for their standard deviations.
-            warm_start: First start; None for the starts of the parameters.
+            scale: Divisor of the targets; None for the targets' standard deviations.
+            warm_start: First start; None for the default starts of the parameters.
             n_restarts: Number of further starts, drawn from the priors.
             max_iterations: Largest number of iterations of L-BFGS-B.
 
@@ -139,7 +140,7 @@ class GaussianProcess:
         columns = targets.reshape(len(targets), -1) - _given(mean, inputs)
         offset = columns.mean(axis=0) if mean is None else np.zeros(columns.shape[1])
         scales = columns.std(axis=0) if scale is None else np.full(columns.shape[1], scale)
-        # A spread of rounding errors is no signal, so targets are not divided by such a spread.
+        # Targets whose spread consists of rounding errors are not divided by the spread.
         is_spread = scales > ROUNDING * np.abs(columns).max(axis=0)
         scales = np.where(is_spread, scales, 1.0)
         flat = 0.0 if mean is None else columns
@@ -169,7 +170,7 @@ class GaussianProcess:
         return self.theta[: len(self.kernel.parameters)]
 
     def noise_variance(self, inputs: Array) -> Array:
-        """Return the noise variance of inputs, as a share of the targets' variance, shape (m,)."""
+        """Return the noise variance at inputs, relative to the targets' variance, shape (m,)."""
         return self.noise.variance(self.theta[len(self.kernel.parameters) :], inputs)
 
     def joint(self, inputs: Array) -> tuple[Array, Array]:
@@ -194,7 +195,7 @@ class GaussianProcess:
     def imagining(self, inputs: Array) -> Self:
         """Return the process as if inputs, shape (m, d), had their predicted means as targets.
 
-        This is the kriging believer.
+        This heuristic is known as the kriging believer.
         """
         process = self
         for row in np.asarray(inputs, dtype=np.float64)[:, None]:
@@ -227,10 +228,11 @@ class GaussianProcess:
         return (mean[:, 0], deviation[:, 0]) if self.is_single else (mean, deviation)
 
     def predict_with_gradient(self, inputs: Array) -> tuple[Array, Array, Array, Array]:
-        """Return means, standard deviations, and the gradients of both by input.
+        """Return means, standard deviations, and the gradients of both with respect to the inputs.
 
-        Means and deviations have shape (m, t), also for a single target. Gradients have shape
-        (m, t, d). A given mean must be a number, and the kernel must have a constant variance.
+        Means and deviations have shape (m, t), even for a single target. Gradients have shape (m,
+        t, d). The prior mean, if given, must be a number, and the kernel must have a constant
+        variance.
         """
         K, pull = self.kernel.input_pullback(self.kernel_theta, inputs, self.inputs)
         half = solve_triangular(self.factor, K.T)
@@ -251,7 +253,10 @@ class GaussianProcess:
         )
 
     def half(self, inputs: Array) -> Array:
-        """Return H = L^-1 k(X, inputs), shape (n, m). H'H reduces the prior covariance."""
+        """Return H = L^-1 k(X, inputs), shape (n, m).
+
+        H'H is subtracted from the prior covariance.
+        """
         K = self.kernel.covariance(self.kernel_theta, self.inputs, inputs)
         return solve_triangular(self.factor, K)
 

@@ -1,8 +1,8 @@
 """The inputs of a Gaussian process over pipelines, and a kernel over them.
 
-The path is one-hot encoded, or for the conditional kernel encoded as the number of each choice.
-Numbers and ordered values are on [0, 1], and unordered categories are one-hot encoded. Inactive
-inputs have default values.
+The path is one-hot encoded, or encoded as choice numbers for the conditional kernel. Numbers and
+ordered values are scaled to [0, 1], and unordered categories are one-hot encoded. Inactive inputs
+have default values.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,8 +40,8 @@ class Priors:
     """Priors of the kernel's parameters.
 
     Attributes:
-        lengthscale: Function from a name and the number of lengthscales to a lengthscale.
-        correlation: Function from a step to the similarity of the step's choices.
+        lengthscale: Function from a name and the number of lengthscales to a lengthscale parameter.
+        correlation: Function from a step to the similarity parameter of the step's choices.
     """
 
     lengthscale: Callable[[str, int], Parameter] = lengthscale_parameter
@@ -57,14 +57,14 @@ def conditional_inputs(
     lengthscale: Callable[[str, int], Parameter],
     stationary: type[Stationary] = Matern52,
 ) -> "PipelineInputs":
-    """Return the inputs of a space, with a kernel that compares only what two pipelines share."""
+    """Return the inputs of a space, with a kernel that compares only shared algorithms."""
     model = space.steps[-1].name
     priors = Priors(lengthscale, lambda step: MODELS if step == model else CORRELATION)
     return PipelineInputs(CandidateSpace(space), "conditional", priors, stationary)
 
 
 class PipelineInputs:
-    """The layout of the inputs of one space, and the kernel over the inputs.
+    """The layout of a space's inputs, and a kernel over the inputs.
 
     Attributes:
         within: Kernel over the inputs, without an amplitude.
@@ -132,9 +132,9 @@ class PipelineInputs:
         return np.hstack([*one_hot, positions])
 
     def at(self, candidates: Candidates, s: float | Array) -> Array:
-        """Return the inputs of candidates and, as last column, s, shape (n, width + 1).
+        """Return the inputs of candidates with s as the last column, shape (n, width + 1).
 
-        The fidelity s is a number for all candidates, or has shape (n,).
+        The fidelity s is one number for all candidates or an array of shape (n,).
         """
         return np.column_stack([self.of(candidates), np.broadcast_to(s, len(candidates))])
 
@@ -143,7 +143,7 @@ class PipelineInputs:
         return self._n_choice_inputs + np.array([self._inside[c][0] for c in columns])
 
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
-        """Return configurations as candidates. Inactive hyperparameters have default values."""
+        """Return configurations as candidates. Inactive hyperparameters get default values."""
         return self.candidates.encode(configurations)
 
     def snapped(self, candidates: Candidates) -> Candidates:
@@ -167,7 +167,7 @@ class PipelineInputs:
         return np.hstack([np.zeros((len(units), 0)), *parts])
 
     def _tied_kernel(self, keys: Sequence[tuple[str, ...]], places: Sequence[int]) -> Kernel:
-        """Return a kernel over inputs, in which inputs with equal keys have one lengthscale."""
+        """Return a kernel over inputs. Inputs with equal keys share one lengthscale."""
         names = list(dict.fromkeys(keys))
         parameters = [
             self._priors.lengthscale(f"lengthscale {i}", len(names)) for i in range(len(names))

@@ -1,4 +1,4 @@
-"""Covariance functions that can be multiplied and nested, with the gradients needed for fitting.
+"""Covariance functions, which can be multiplied and nested, with gradients for fitting.
 
 Parameters are a vector `theta` on an unbounded scale: logarithms of lengthscales and variances, and
 logits of correlations. A pullback maps weights W of a kernel matrix K to sum_ij W_ij dK_ij/dtheta,
@@ -27,7 +27,7 @@ class Parameter:
 
     Attributes:
         name: Name of the parameter.
-        start: Start of a fit.
+        start: Starting value in a fit.
         lower: Lower bound.
         upper: Upper bound.
         prior: Mean and standard deviation of the normal prior.
@@ -45,7 +45,7 @@ class Parameter:
     ) -> "Parameter":
         """Return the parameter ln x for x in [lower, upper].
 
-        `mean` and `deviation` are those of ln x. A fit starts at `mean`.
+        `mean` and `deviation` are the mean and standard deviation of ln x. A fit starts at `mean`.
         """
         return cls(name, mean, float(np.log(lower)), float(np.log(upper)), (mean, deviation))
 
@@ -78,7 +78,7 @@ class Kernel(ABC):
         """Return K = k(a, b), shape (n, m), and the pullback of inputs.
 
         The pullback maps W, shape (n, m), to sum_j W_ij dK_ij/da_i, shape (n, d). Raises
-        NotImplementedError for kernels without a constant variance, which are searched without
+        NotImplementedError for kernels without a constant variance, which are maximized without
         gradients.
         """
         raise NotImplementedError
@@ -110,7 +110,7 @@ class Constant(Kernel):
 
 
 class Product(Kernel):
-    """The product of kernels, k_1 k_2 ...; 1 for no kernels."""
+    """The product of kernels, k_1 k_2 ...; 1 if there are no kernels."""
 
     def __init__(self, parts: Sequence[Kernel]) -> None:
         self.parts = tuple(parts)
@@ -146,9 +146,9 @@ class Product(Kernel):
 def _multiplied(
     pairs: Sequence[tuple[Array, Pullback]], shape: tuple[int, int]
 ) -> tuple[Array, Callable[[Array], list[Array]]]:
-    """Return the product of factors, and a function from weights to each factor's pullback."""
+    """Return the product of factors, and a function from weights to the pullback of each factor."""
     factors = [K for K, _ in pairs]
-    # The product of all other factors, without a division.
+    # The product of all other factors, computed without a division.
     before = [np.ones(shape), *accumulate(factors, np.multiply)]
     after = [np.ones(shape), *accumulate(factors[:0:-1], np.multiply)][::-1]
     others = [b * a for b, a in zip(before[:-1], after, strict=False)]
@@ -165,7 +165,7 @@ _OF_NONE = Parameter.of_log(
 
 
 class Noise:
-    """Noise with a constant variance sigma^2, as a share of the target's variance.
+    """Noise with a constant variance sigma^2, as a fraction of the target's variance.
 
     `parameter` is ln sigma^2.
     """
@@ -189,7 +189,7 @@ class Noise:
 class FallingNoise(Noise):
     """Noise with variance sigma_0^2 + sigma_1^2 (1 - s)^2, which is larger on small subsets.
 
-    `column` of the inputs has s.
+    The input column `column` contains s.
     """
 
     def __init__(self, column: int) -> None:
@@ -224,7 +224,7 @@ class Stationary(Kernel):
 
     Args:
         columns: Columns j of the inputs.
-        groups: Number of the lengthscale of each column; None for one lengthscale each (ARD).
+        groups: Lengthscale number of each column; None for one lengthscale per column (ARD).
         parameters: Logarithms of the lengthscales; None for `lengthscale_parameter`.
     """
 
@@ -243,7 +243,7 @@ class Stationary(Kernel):
 
     @abstractmethod
     def profile(self, squared: Array) -> tuple[Array, Array]:
-        """Return the covariance at r^2 (`squared`), and the derivative by r^2."""
+        """Return the covariance at r^2 (`squared`), and the derivative with respect to r^2."""
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
@@ -317,7 +317,7 @@ class Conditional(Kernel):
     """The kernel rho + (1 - rho) [same choice] k(a, b) for one step and its hyperparameters.
 
     The product over all steps is the kernel of whole pipelines. Inputs that are inactive in both
-    rows must be equal, so that they add no distance.
+    rows must be equal, so that such inputs add no distance.
 
     Args:
         choice: Column with the choice of the step.

@@ -14,7 +14,7 @@ LEAST_VARIANCE = 1e-10
 
 
 def cholesky(K: Array, diagonal: float | Array) -> Array:
-    """Return L with LL' = K + diagonal, with the least jitter for which L exists.
+    """Return L with LL' = K + diagonal, adding the smallest jitter for which L exists.
 
     Raises ValueError if no jitter suffices.
     """
@@ -54,8 +54,8 @@ def log_posterior(
         inputs: Inputs, shape (n, d).
         targets: Standardized targets, shape (n, t).
         noise: Noise.
-        has_constant: Whether the mean is a constant by generalized least squares instead of 0. The
-            derivative of the likelihood by this constant is 0.
+        has_constant: Whether the mean is a constant estimated by generalized least squares instead
+            of 0. The derivative of the likelihood with respect to this constant is 0.
     """
     p = len(kernel.parameters)
     K, pull = kernel.pullback(theta[:p], inputs)
@@ -86,9 +86,9 @@ def log_posterior_value(
     noise: Noise,
     has_constant: bool = True,
 ) -> float:
-    """Return the value of `log_posterior` without its gradient, at a third of the cost.
+    """Return the value of `log_posterior` without the gradient, at a third of the cost.
 
-    The value is -inf if a parameter is out of its bounds.
+    The value is -inf if a parameter is out of bounds.
     """
     parameters = (*kernel.parameters, *noise.parameters)
     if any(not p.lower <= x <= p.upper for p, x in zip(parameters, theta, strict=True)):

@@ -1,13 +1,13 @@
 """Gaussian processes over learning curves whose scores never fall.
 
-At a few inputs, slopes by t are known to be at least 0. Expectation propagation conditions on these
-signs and keeps the posterior Gaussian (Agrell 2019; Belakaria et al., eq. 9 to 18). The computation
-uses Cholesky factors, because the covariance of slopes is nearly singular.
+At a few inputs, slopes over t are known to be nonnegative. Expectation propagation conditions on
+the signs and keeps the posterior Gaussian (Agrell 2019; Belakaria et al., eq. 9 to 18). The
+computation uses Cholesky factors, because the covariance of slopes is nearly singular.
 
-The fact that entry i of a Gaussian vector is at least 0 is represented by a site: a Gaussian factor
-of entry i with precision tau_i and shift nu_i. For a single entry, the site is exact. For many
-dependent entries, means are accurate to a tenth of a standard deviation, and the estimated
-probability is too low (Minka 2001; Cunningham, Hennig and Lacoste-Julien 2011).
+A site represents the constraint that entry i of a Gaussian vector is nonnegative. The site is a
+Gaussian factor of entry i with precision tau_i and shift nu_i. For a single entry, the site is
+exact. For many dependent entries, means are accurate to a tenth of a standard deviation, but the
+estimated probability is too low (Minka 2001; Cunningham, Hennig and Lacoste-Julien 2011).
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ _SATISFIED = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """Sites exp(nu_i x_i - tau_i x_i^2 / 2) of s entries.
+    """Sites exp(nu_i x_i - tau_i x_i^2 / 2) for s entries.
 
     Attributes:
         precision: tau, shape (s,); at least 0, and 0 for a site without information.
@@ -57,9 +57,10 @@ class Sites:
         return cholesky(root[:, None] * covariance * root, 1.0)
 
     def pull(self, mean: Array, covariance: Array, factor: Array) -> Array:
-        """Return h, shape (s,). The sites change the mean of a variable by b'h.
+        """Return h, shape (s,).
 
-        b, shape (s,), is the variable's covariance with the vector. `factor` is from `factor`.
+        The sites change the mean of a variable by b'h, where b, shape (s,), is the variable's
+        covariance with the vector. The argument `factor` is the output of the method `factor`.
         """
         root = np.sqrt(self.precision)
         gap = self.shift - self.precision * mean
@@ -68,10 +69,10 @@ class Sites:
 
 
 def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> Sites:
-    """Return the sites that approximate N(mean, covariance) truncated to non-negative entries.
+    """Return the sites that approximate N(mean, covariance) truncated to nonnegative entries.
 
-    The covariance, shape (s, s), may be nearly singular. For stability, the truncation has a
-    variance of 1e-6 of the mean diagonal. `start` may have the sites of a similar vector.
+    The covariance, shape (s, s), may be nearly singular. For stability, the truncation is smoothed
+    with a variance of 1e-6 of the mean diagonal. `start` may contain the sites of a similar vector.
     """
     s = len(mean)
     start = start or Sites.none(s)
@@ -87,7 +88,7 @@ def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> 
             S = covariance - half.T @ half
             mu = mean + S @ (nu - tau * mean)
         if not np.isfinite(mu).all():
-            # The sites in `start` may fit this vector badly.
+            # The sites in `start` may be a poor fit for this vector.
             tau, nu = np.zeros(s), np.zeros(s)
             mu, S = mean.copy(), covariance.copy()
         largest = 0.0  # step of a mean in standard deviations
@@ -104,7 +105,7 @@ def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> 
                 # The site times N(center, of_cavity) has the moments of the truncated distribution.
                 ratio, left = truncation_ratio(z)
                 gain, kappa = ratio / sqrt(total), (1 - left) / total
-                # 1 - kappa of_cavity, written without a difference that cancels.
+                # 1 - kappa of_cavity, written to avoid cancellation.
                 left = max(left + (1 - left) * noise / total, ROUNDING)
                 new, new_shift = max(kappa / left, 0.0), (gain + kappa * center) / left
             d, e = new - old, new_shift - old_shift
@@ -123,20 +124,20 @@ def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> 
 
 
 def truncation_ratio(z: float) -> tuple[float, float]:
-    """Return r = phi(z) / Phi(z), and 1 - r (z + r), the share of variance left after truncation.
+    """Return r = phi(z) / Phi(z), and 1 - r (z + r), the fraction of variance left by truncation.
 
-    Both are accurate for very negative z, too.
+    Both values are also accurate for very negative z.
     """
     if z > -12.0:
         ratio = sqrt(2 / pi) / float(erfcx(-z / sqrt(2.0)))
         return ratio, 1.0 - ratio * (z + ratio)
-    # For these z, the difference cancels. A series in 1 / z is accurate.
+    # For very negative z, the difference cancels, but a series in 1 / z is accurate.
     u = -z
     return u + 1 / u - 2 / u**3 + 10 / u**5, 1 / u**2 - 6 / u**4 + 50 / u**6
 
 
 def site_times(t_max: int, n: int = 2) -> Array:
-    """Return the times t of a curve's sites: n times from 1 / t_max to 1, in geometric steps."""
+    """Return the times t of a curve's sites: n geometrically spaced times from 1 / t_max to 1."""
     return np.geomspace(1 / t_max, 1.0, n)
 
 
@@ -148,11 +149,11 @@ def at_times(inputs: Array, column: int, times: Array) -> Array:
 
 
 def needed_sites(mean: Array, covariance: Array) -> tuple[NDArray[np.intp], Sites]:
-    """Return the numbers of the slopes that need a site, and their sites.
+    """Return the indices of the slopes that need a site, and the sites.
 
-    A site is added for the slope that is most likely negative, until no slope has a negative mean.
-    Other slopes get no site, because many nearly certain sites push each other upwards. `mean`,
-    shape (s,), and `covariance`, shape (s, s), are those of the slopes.
+    A site is added for the slope most likely to be negative, until no slope has a negative mean.
+    Other slopes get no site, because many nearly certain sites push each other upward. `mean`,
+    shape (s,), and `covariance`, shape (s, s), describe the slopes.
     """
     chosen: list[int] = []
     sites, mu, variance = Sites.none(0), mean, np.diag(covariance)
@@ -173,10 +174,10 @@ def needed_sites(mean: Array, covariance: Array) -> tuple[NDArray[np.intp], Site
 
 @dataclass(frozen=True, slots=True)
 class MonotoneProcess:
-    """A posterior given non-negative slopes, made by `of`. Without sites, it equals `process`.
+    """A posterior given nonnegative slopes, constructed by `of`. Equals `process` without sites.
 
     Attributes:
-        process: Process without the knowledge of the slopes.
+        process: Process without the constraints on slopes.
         sites: Inputs of the s sites, shape (s, d).
         beliefs: Sites of expectation propagation.
         half_slopes: L^-1 Cov(observations, slopes at the sites), shape (n, s).
@@ -199,11 +200,11 @@ class MonotoneProcess:
     def of(
         cls, process: GaussianProcess, sites: Array, *, only_falling: bool = True
     ) -> "MonotoneProcess":
-        """Return a process conditioned on non-negative slopes at `sites`, inputs of shape (s, d).
+        """Return a process conditioned on nonnegative slopes at `sites`, inputs of shape (s, d).
 
-        The process has one target, a `CurveKernel`, and a number or None as mean. `only_falling`
-        uses only the sites in `needed_sites`, because using all sites pushes flat curves upwards.
-        Raises TypeError for another kernel.
+        The process has one target, a `CurveKernel`, and a number or None as its mean.
+        `only_falling` uses only the sites chosen by `needed_sites`, because using all sites pushes
+        flat curves upward. Raises TypeError if the process has a different kernel.
         """
         n, d = process.inputs.shape
         sites_and_slopes = np.zeros((0, d)), Sites.none(0), np.zeros((n, 0)), np.zeros(0)
@@ -211,7 +212,7 @@ class MonotoneProcess:
         return plain.with_sites(sites, only_falling=only_falling)
 
     def with_sites(self, more: Array, *, only_falling: bool = True) -> "MonotoneProcess":
-        """Return the process with further sites. The present sites stay unchanged."""
+        """Return the process with additional sites. Existing sites stay unchanged."""
         more = np.asarray(more, dtype=np.float64)
         if not len(more):
             return self
@@ -221,7 +222,7 @@ class MonotoneProcess:
         mean = half.T @ self.process.centered()[1][:, 0]
         across = kernel.slope_slope_covariance(theta, more, self.sites) - half.T @ self.half_slopes
         within = kernel.slope_slope_covariance(theta, more, more) - half.T @ half
-        # The new slopes are conditioned on the present sites.
+        # The new slopes are conditioned on the existing sites.
         whitened = self._whitened(across)
         seen = mean + across @ self.weights, within - whitened.T @ whitened
         taken = np.arange(len(more))
@@ -262,8 +263,7 @@ class MonotoneProcess:
     def predict_half(self, inputs: Array) -> tuple[Array, Array]:
         """Return means, shape (m,), and H, shape (n + s, m).
 
-        H'H is subtracted from the prior covariance (see `GaussianProcess.half`). One computation
-        yields both.
+        H'H is subtracted from the prior covariance (see `GaussianProcess.half`).
         """
         inputs = np.asarray(inputs, dtype=np.float64)
         kernel, theta = _kernel_of(self.process), self.process.kernel_theta
@@ -278,7 +278,7 @@ class MonotoneProcess:
     def _whitened(self, across: Array) -> Array:
         """Return L_E^-1 Q C', shape (s, m), for covariances C with the slopes, shape (m, s)."""
         if not len(self.sites):
-            return across.T  # LAPACK refuses systems without equations
+            return across.T  # LAPACK rejects systems without equations
         root = np.sqrt(self.beliefs.precision)
         return solve_triangular(self.factor, root[:, None] * across.T)
 

@@ -1,15 +1,15 @@
 """Linear models: ridge regression on one-hot paths, and Bayesian linear regression.
 
-`PathLinear` is the model of FLASH (Zhang et al. 2016, section 3.3). Let P be the paths, shape
-(n, N), and alpha the ridge. The coefficients minimize the centered residuals' squares with penalty
-alpha ||beta||^2 and a free intercept. A = (P'P + alpha I)^-1 is not centered, and the predictive
-variance of a path p is s2 (1 + p'A p), where s2 is the variance of the residuals. The paper's eq.
-1, with alpha = n lambda, has no intercept (`has_intercept=False`), so that unseen algorithms have a
-loss of 0.
+`PathLinear` is the model of FLASH (Zhang et al. 2016, section 3.3). Let P be the paths, shape (n,
+N), and alpha the ridge penalty. The coefficients beta minimize the sum of squared residuals plus
+alpha ||beta||^2, with a free intercept. The predictive variance of a path p is s2 (1 + p'A p),
+where A = (P'P + alpha I)^-1 is not centered and s2 is the variance of the residuals. The paper's
+eq. 1, with alpha = n lambda, has no intercept (`has_intercept=False`), so unseen algorithms add 0
+to the loss.
 
 In `LinearRegression`, weights and noise have a normal-inverse-gamma prior (Bishop 2006, "Pattern
-Recognition and Machine Learning", section 3.3 and exercise 3.12). The cost of an observation does
-not grow with the number of observations, and the prior may be changed afterwards.
+Recognition and Machine Learning", section 3.3 and exercise 3.12). Adding an observation takes
+constant time, and the prior may be changed later.
 """
 
 from dataclasses import dataclass, replace
@@ -26,13 +26,14 @@ _SMALLEST_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class PathLinear:
-    """A fitted model, made by `fit`.
+    """A fitted model, constructed by `fit`.
 
     Attributes:
-        coefficients: beta, one per column of the paths, shape (N,).
-        intercept: c; 0 for a model without intercept.
-        inverse: A = (P'P + alpha I)^-1, shape (N, N).
-        residual_variance: s2, with a lower bound that keeps exploration alive for equal targets.
+        coefficients: Coefficients beta, one per column of the paths, shape (N,).
+        intercept: Intercept c; 0 for a model without an intercept.
+        inverse: Matrix A = (P'P + alpha I)^-1, shape (N, N).
+        residual_variance: Residual variance s2, with a positive lower bound so that exploration
+            continues if all targets are equal.
     """
 
     coefficients: Array
@@ -55,9 +56,9 @@ class PathLinear:
         Args:
             paths: One-hot paths, shape (n, N), with n at least 1.
             targets: Targets, shape (n,).
-            ridge: alpha.
+            ridge: Ridge penalty alpha.
             has_intercept: Whether the model has a free intercept.
-            weights: Weights of the rows, shape (n,). A row of weight w counts like w equal rows.
+            weights: Weights of the rows, shape (n,). A row of weight w counts as w equal rows.
         """
         weights = np.ones(len(targets)) if weights is None else weights
         root = np.sqrt(weights)[:, None]
@@ -82,7 +83,10 @@ class PathLinear:
         return self.intercept + paths @ self.coefficients
 
     def leverage(self, paths: Array) -> Array:
-        """Return q(p) = p'A p, shape (n,), the uncertainty of a path. More runs never raise q."""
+        """Return q(p) = p'A p, shape (n,), the uncertainty of a path.
+
+        More runs never increase q.
+        """
         return np.einsum("ij,ij->i", paths @ self.inverse, paths)
 
     def deviation(self, paths: Array) -> Array:
@@ -92,8 +96,8 @@ class PathLinear:
     def imagining(self, path: Array) -> Self:
         """Return the model as if `path`, shape (N,), had its predicted mean as target.
 
-        beta and c stay the same, so a rank-one update of A is exact. The residual variance is not
-        updated.
+        The coefficients and the intercept stay the same, so a rank-one update of A is exact. The
+        residual variance is not updated.
         """
         direction = self.inverse @ path
         step = np.outer(direction, direction) / (1 + path @ direction)
@@ -121,7 +125,7 @@ class LinearRegression:
         self._sum += target
 
     def level(self, slopes: Array) -> float:
-        """Return the mean of the targets minus the part that `slopes`, shape (d - 1,), explain."""
+        """Return the mean of the targets minus the part explained by `slopes`, shape (d - 1,)."""
         return (self._sum - float(self._sum_of_features[1:] @ slopes)) / self.n
 
     def posterior(
@@ -139,7 +143,7 @@ class LinearRegression:
             mean: Prior means m0 of the weights, shape (d,).
             deviation: Prior standard deviations of the weights, shape (d,).
             noise: Prior standard deviation of the noise.
-            weight: Number of observations that the prior of the noise is worth.
+            weight: Weight of the noise prior, as a number of observations.
         """
         inverse_scale = (noise / deviation) ** 2
         precision = np.diag(inverse_scale) + self._squares
@@ -159,7 +163,7 @@ class LinearPosterior:
         mean: Means of the weights, shape (d,).
         covariance: Covariance of the weights divided by the variance of the noise, shape (d, d).
         shape: Shape a of the inverse gamma distribution of the noise's variance, above 1.
-        rate: Rate b of the same distribution.
+        rate: Rate b of the inverse gamma distribution.
     """
 
     mean: Array
@@ -170,8 +174,8 @@ class LinearPosterior:
     def predict(self, features: Array) -> tuple[Array, Array]:
         """Return means and standard deviations of new targets, shape (m,) each.
 
-        `features` has shape (m, d). A new target has Student's t distribution with 2a degrees of
-        freedom and the squared scale b/a (1 + x'A^-1 x).
+        `features` has shape (m, d). A new target has a Student t distribution with 2a degrees of
+        freedom and squared scale b/a (1 + x'A^-1 x).
         """
         spread = np.einsum("ij,jk,ik->i", features, self.covariance, features)
         variance = self.rate / (self.shape - 1) * (1 + spread)

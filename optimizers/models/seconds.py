@@ -1,21 +1,21 @@
 """Predicted run times of queries, by Bayesian linear regressions for each algorithm of a step.
 
-Limits of trials, racing and improvement per second use these predictions. An algorithm has two
-targets: ln seconds of a fit on one fold, and ln seconds for 1,000 held-out rows. Both are linear in
+Trial limits, racing and improvement per second use these predictions. An algorithm has two targets:
+ln seconds of a fit on one fold, and ln seconds for 1,000 held-out rows. Both targets are linear in
 
     1, ln((training rows + fixed) / 1,000), and the positions of hyperparameters in [0, 1],
 
 with conjugate normal-inverse-gamma priors. An algorithm's `growth` can declare prior weights and
-the number of `fixed` rows, which is 500 by default. The prior weight of the rows is 1 +- 0.3 for a
-fit and 0.1 +- 0.3 for held-out rows. The prior weight of a hyperparameter is 0 +- 1, or its
-declared growth +- 0.3. The prior level comes from earlier studies in the same store, and is
-corrected by the declared growth with columns and classes; its standard deviation is 1. Without
-earlier studies, the prior level has the mean and the spread of the step's other algorithms. Another
-regression predicts the overhead.
+the number of `fixed` rows, which is 500 by default. The prior weight of the rows is 1 ± 0.3 for a
+fit and 0.1 ± 0.3 for held-out rows. The prior weight of a hyperparameter is 0 ± 1, or its declared
+growth ± 0.3. The prior level comes from earlier studies in the same store, and is corrected by the
+declared growth with columns and classes; its standard deviation is 1. Without earlier studies, the
+prior level has the mean and the spread of the step's other algorithms. Another regression predicts
+the overhead.
 
-On many rows, a pilot is run before the first trial of a new model. The worker fits the pipeline on
+On large data, a pilot runs before the first trial of a new model. The worker fits the pipeline on
 about 1,000 rows in a fraction of a second, and reports the seconds of each step for later
-predictions. If the full trial would take too long, it is not started.
+predictions. If the full trial would take too long, the trial is not started.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,7 +62,7 @@ _CUT_TIMES = 2.0
 
 
 class _Algorithm:
-    """Two regressions of one algorithm's ln seconds: of a fit (0), and of 1,000 held-out rows (1).
+    """Two regressions of an algorithm's log seconds: for a fit (0) and for 1,000 held-out rows (1).
 
     Attributes:
         slopes: Prior weights of the rows and of the hyperparameters, for each regression.
@@ -89,11 +89,11 @@ class _Algorithm:
         self.regressions = [LinearRegression(2 + len(slopes)) for _ in self.slopes]
         n_classes = objective.n_classes or 0
         of_columns = growth["columns"] * log((objective.n_columns or _PER_COLUMNS) / _PER_COLUMNS)
-        # An algorithm fits a model per class, but only one model for two classes.
+        # An algorithm fits one model per class, but only one model for two classes.
         self.moved = of_columns + growth["classes"] * log(n_classes if n_classes > 2 else 1)
 
     def features(self, rows: float, choice: Choice | None = None) -> Array:
-        """Return the features of a fit on `rows` rows. Without `choice`, values are central."""
+        """Return the features of a fit on `rows` rows. If `choice` is None, values are central."""
         values = dict(choice.values) if choice else {}
         positions = [
             to_unit(h, values[h.name]) - 0.5 if h.name in values else 0.0
@@ -110,7 +110,7 @@ class _Algorithm:
         return self.regressions[k].n > 0
 
     def level(self, k: int) -> float:
-        """Return the mean ln seconds on 1,000 rows at central values, given the prior slopes."""
+        """Return the mean log seconds on 1,000 rows at central values, given the prior slopes."""
         return self.regressions[k].level(self.slopes[k])
 
     def posterior(self, k: int, level: float, deviation: float) -> LinearPosterior:
@@ -124,7 +124,7 @@ class _Algorithm:
 def cheap_configuration(space: Space, configuration: Configuration) -> Configuration:
     """Return a configuration for a pilot.
 
-    Hyperparameters that multiply the run time (by `Algorithm.growth`) have their least values.
+    Hyperparameters that multiply the run time (see `Algorithm.growth`) get their smallest values.
     """
     choices = []
     for step, choice in configuration.choices:
@@ -149,7 +149,7 @@ class Costs:
 
     Attributes:
         models: Ids of the last step's algorithms.
-        seen: Ids of the models of told trials that had started.
+        seen: Ids of the models in told trials that had started.
     """
 
     def __init__(self, space: Space, objective: Objective) -> None:
@@ -216,7 +216,7 @@ class Costs:
         return self._algorithms[self._last, self.model_of(configuration)].is_known()
 
     def has_unknown(self, configuration: Configuration) -> bool:
-        """Return whether the model, or another algorithm with declared growth, is unmeasured."""
+        """Return whether the model or another algorithm with declared growth was never measured."""
         return any(
             not self._algorithms[step, choice.algorithm].is_known()
             for step, choice in self._choices(configuration).items()
@@ -244,14 +244,14 @@ class Costs:
     def seconds(self, query: Query, deviations: float = 0.0, folds_done: int = 0) -> float:
         """Return the predicted seconds of a query.
 
-        The parts of a query have medians m_k with sum M, and standard deviations s_k of ln seconds.
-        By the delta method, the deviation of ln seconds of the query is sqrt(sum (m_k s_k / M)^2).
+        The parts of a query have medians m_k with sum M, and standard deviations s_k of log
+        seconds. By the delta method, the log seconds of the query have standard deviation sqrt(sum
+        (m_k s_k / M)^2).
 
         Args:
             query: Query to predict.
-            deviations: Number of standard deviations of ln seconds to add to the median.
-            folds_done: Number of folds that were evaluated before on the same rows and take no
-                time.
+            deviations: Number of standard deviations of log seconds to add to the median.
+            folds_done: Number of folds already evaluated on the same rows, which take no time.
         """
         medians, spreads = [], []
         chosen = self._choices(query.configuration).items()
@@ -269,7 +269,7 @@ class Costs:
     def held_out_seconds(self, configuration: Configuration, n_rows: int) -> float:
         """Return the median seconds to predict `n_rows` rows after a fit on all rows.
 
-        Steps without separate measurements of held-out rows count as 0.
+        Steps whose held-out rows are not measured separately count as 0 s.
         """
         seconds = 0.0
         for step, choice in self._choices(configuration).items():
@@ -280,11 +280,11 @@ class Costs:
         return seconds
 
     def lines(self, step: str, algorithm: str) -> Array:
-        """Return median ln seconds of an algorithm, on all folds and rows, as two linear functions.
+        """Return an algorithm's median log seconds, on all folds and rows, as two linear functions.
 
-        The functions are for the fit and for held-out rows, shape (2, 1 + number of
+        The functions describe the fit and the held-out rows, shape (2, 1 + number of
         hyperparameters). The first column is the level at central values, or -inf if the part is
-        not measured separately. The other columns are the slopes by hyperparameter position.
+        not measured separately. The other columns are the slopes over hyperparameter positions.
         """
         pair, known = (step, algorithm), self._algorithms[step, algorithm]
         if pair in self._lines:
@@ -313,12 +313,12 @@ class Costs:
         return n_folds * sum(self._loads) / len(self._loads) if self._loads else inf
 
     def share_seconds(self, configuration: Configuration, budget: Budget) -> float:
-        """Return how many of the remaining worker-seconds a configuration's next trial may take.
+        """Return the worker-seconds that a configuration's next trial may take.
 
         For the first trial of a model, the worker-seconds are divided equally among all models
-        without a trial. Near the end, such a trial may take at least five seconds, or half of the
-        time left on a worker if that is less; otherwise, a pilot would reject the trial and waste
-        time. Other trials may take all worker-seconds.
+        without a trial. Near the end, a first trial may still take five seconds, or half of the
+        time left on a worker if shorter; with less, a pilot would reject the trial and waste time.
+        Other trials may take all worker-seconds.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         if self.model_of(configuration) in self.seen:
@@ -329,9 +329,9 @@ class Costs:
     def allowed_seconds(self, query: Query, budget: Budget, *, is_first: bool = True) -> float:
         """Return the longest predicted run time with which a query may start now.
 
-        The result is the least of `share_seconds`, the user's limit and the time left. If
-        `is_first` and the query is on part of the rows, the result is also at most 1/60 of all
-        worker-seconds, or 1.5 s if that is more.
+        The result is the minimum of `share_seconds`, the user's limit and the time left. If
+        `is_first` and the query uses part of the rows, the result is also at most 1/60 of all
+        worker-seconds or 1.5 s, whichever is more.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)
@@ -349,7 +349,7 @@ class Costs:
             self._is_apart = True
 
     def _measured(self, pair: _Pair) -> tuple[int, ...]:
-        """Return the regressions to use: fit (0), and held-out rows (1) if measured separately."""
+        """Return the regressions to use: 0 (fit), and 1 (held-out rows) if measured separately."""
         known = self._algorithms[pair]
         is_apart = known.is_known(1) or (not known.is_known() and self._is_apart)
         return (0, 1) if pair != _REST and is_apart else (0,)

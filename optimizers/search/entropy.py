@@ -1,16 +1,16 @@
-"""The information that an evaluation at any fidelity s gives about the minimizer at s = 1 (full).
+"""The information gain of an evaluation at fidelity s about the minimizer at s = 1 (full).
 
-The minimizer is sought among R representers, points that represent the whole space. The gain is the
-mutual information of the outcome y and the minimizer's index I among the representers. By symmetry,
-H[I] - E_y H[I|y] = H[y] - sum_i p_i H[y|I=i]. The right side needs draws at the representers, but
-no simulated outcomes. If y|I=i is assumed to be normal, the gain is
+The minimizer is assumed to be one of R representers, points that represent the whole space. The
+gain is the mutual information of the outcome y and the minimizer's index I among the representers.
+By symmetry, H[I] - E_y H[I|y] = H[y] - sum_i p_i H[y|I=i]. The right side needs draws at the
+representers, but no simulated outcomes. If y|I=i is assumed to be normal, the gain is
 
     gain(x, s) = -1/2 sum_i p_i log(Var(y|I=i) / Var(y)).
 
 Entropy search (Hennig and Schuler 2012) and the code of Fabolas (Klein et al. 2017) estimate the
-same gain by expectation propagation. The normal form understates the gain: for two equally good
-representers, by 1% if the outcome has correlation 0.7 with their difference, and by 17% for a
-correlation of 0.99.
+same gain by expectation propagation. The normal form understates the gain. For two equally good
+representers, the error is 1% if the outcome has a correlation of 0.7 with their difference, and 17%
+at a correlation of 0.99.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from prefect_tune.optimizers.space.vectors import Array
 
 
 def whitened_normals(n_points: int, n_draws: int, rng: Generator) -> Array:
-    """Return random U, shape (R, S) with S > R, whose rows have mean 0 and for which UU'/S = I.
+    """Return a random matrix U, shape (R, S) with S > R, with row means 0 and UU'/S = I.
 
     Exact moments remove nine tenths of the noise in the information gain. All hyperparameter
     samples and rounds of an ask use the same U as common random numbers.
@@ -48,11 +48,10 @@ class Minimizer:
 
     Attributes:
         mean: Means of the representers' losses, shape (R,).
-        factor: L_V with L_V L_V' the covariance of the losses, shape (R, R).
+        factor: Factor L_V of the losses' covariance L_V L_V', shape (R, R).
         normals: Whitened normals U, shape (R, S). The S draws are mean + L_V U.
         winners: Minimizer of each draw, shape (S,).
-        probabilities: p_min, the share of draws in which a representer is the minimizer, shape
-            (R,).
+        probabilities: Fraction of draws p_min in which a representer is the minimizer, shape (R,).
     """
 
     mean: Array
@@ -63,7 +62,7 @@ class Minimizer:
 
     @classmethod
     def of(cls, mean: Array, covariance: Array, normals: Array) -> Self:
-        """Return joint draws, from mean (R,), covariance (R, R) and whitened normals (R, S)."""
+        """Return joint draws, given mean (R,), covariance (R, R) and whitened normals (R, S)."""
         # Duplicate representers make the covariance singular.
         largest = float(np.diag(covariance).max())
         factor = cholesky(covariance, LEAST_VARIANCE * (largest if largest > 0 else 1.0))
@@ -78,7 +77,7 @@ class Minimizer:
         return float(-(p * np.log(p)).sum()) + 0.0
 
 
-# Share of the representers that may come from Thompson draws.
+# Fraction of the representers that may come from Thompson draws.
 _THOMPSON_SHARE = 0.6
 
 
@@ -93,9 +92,9 @@ def choose_representers(
 
     Args:
         draws: T draws at s = 1 for each of K hyperparameter samples, shape (K, T, P).
-        log_improvement: ln of the expected improvement, shape (K, P).
+        log_improvement: Log expected improvement, shape (K, P).
         n: Number of representers.
-        rng: Generator.
+        rng: Random generator.
     """
     most = max(1, int(_THOMPSON_SHARE * n / len(draws)))
     minima = draws.argmin(axis=2)
@@ -110,34 +109,34 @@ def choose_representers(
     return np.concatenate([np.array(chosen, dtype=np.intp), fill])
 
 
-# Number of additional draws, with the pooled variance, for the variance of each winner.
+# Number of pseudo-draws with the pooled variance, added to the variance of each winner.
 _SHRINKAGE = 4.0
 
 
 def information_gain(minimizer: Minimizer, latents: Latents, basis: Array, noise: Array) -> Array:
     """Return the gain of C candidates at M fidelities in nats, shape (C, M).
 
-    Apart from the noise of the draws, the gain lies between 0 and log(Var(y) / noise) / 2.
+    Up to sampling noise, the gain lies between 0 and log(Var(y) / noise) / 2.
 
     Args:
         minimizer: Draws of the representers.
         latents: Latents of the candidates.
-        basis: phi(s) of the fidelities, shape (M, r).
+        basis: Basis functions phi(s) at the fidelities, shape (M, r).
         noise: Positive variance sigma^2(s) of an evaluation's noise, shape (M,).
     """
     n, r = latents.mean.shape
     # P_a = L_V^-1 B_a, one column for each latent a of each candidate.
     sides = latents.cross.transpose(1, 0, 2).reshape(r * n, -1).T
     P = solve_triangular(minimizer.factor, sides)
-    # phi'A phi of symmetric A is a sum over its upper triangle, where a != b counts twice.
+    # For symmetric A, phi'A phi is a sum over the upper triangle, where a != b counts twice.
     a, b = np.triu_indices(r)
     weights = np.where(a == b, 1.0, 2.0) * basis[:, a] * basis[:, b]
     each = P.reshape(-1, r, n)
     known = np.einsum("zpc,zpc->pc", each[:, a], each[:, b])
     variance = weights @ latents.covariance[:, a, b].T + noise[:, None]
-    # Even if all representers are known, Var(y) is at least the noise, except for rounding.
+    # Even if all representers are known, Var(y) is at least the noise, up to rounding.
     rest = np.maximum(variance - weights @ known, noise[:, None])
-    # Cov(E_a, E_b | I=i) of E = U'P, for a <= b and winners i.
+    # Cov(E_a, E_b | I=i) with E = U'P, for a <= b and winners i.
     draws = len(minimizer.winners)
     counts = np.bincount(minimizer.winners)
     counts = counts[counts > 0]

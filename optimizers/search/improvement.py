@@ -1,14 +1,14 @@
-"""Expected improvement in log form, which still ranks candidates where the plain form is 0.0.
+"""Expected improvement in log form, which ranks candidates even if the plain form is 0.0.
 
-One variant is for a positive loss whose logarithm is predicted. Another variant is for an augmented
-loss, which consists of f, a known penalty, and terms of constraint values g. Without constraints,
-the improvement is exact. With constraints, the augmented loss is assumed to be normal, with mean
-f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2 and the standard deviation of f.
+One variant handles a positive loss whose logarithm is predicted. Another variant handles an
+augmented loss, which consists of f, a known penalty, and terms for the constraint values g. Without
+constraints, the improvement is exact. With constraints, the augmented loss is assumed to be normal,
+with mean f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2 and the standard deviation of f.
 
-The joint improvement scores candidates that are chosen one after the other, before any outcome is
-observed (Wilson et al. 2018). Given drawn outcomes of the earlier candidates, the improvement of
-the last candidate has a closed form. This joint improvement replaces the fully sampled q-EI of BAPI
-(Belakaria et al. 2022, algorithm 4, line 3).
+The joint improvement scores candidates that are chosen one after another, before any outcome is
+observed (Wilson et al. 2018). Given simulated outcomes of the earlier candidates, the improvement
+of the last candidate has a closed form. This joint improvement replaces the fully sampled q-EI of
+BAPI (Belakaria et al. 2022, algorithm 4, line 3).
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def log_standard_improvement(u: ArrayLike) -> Array:
 
 
 def log_expected_improvement(mean: Array, deviation: Array, best: float, xi: float = 0.0) -> Array:
-    """Return ln of the expected improvement on `best - xi`, shape (n,)."""
+    """Return the log expected improvement over `best - xi`, shape (n,)."""
     return np.log(deviation) + log_standard_improvement((best - xi - mean) / deviation)
 
 
@@ -57,7 +57,7 @@ def log_standard_improvement_slope(u: ArrayLike) -> Array:
 
 
 def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
-    """Return the expected improvement, shape (n,), in the unit of the loss."""
+    """Return the expected improvement, shape (n,), in units of the loss."""
     return np.exp(log_expected_improvement(mean, deviation, best))
 
 
@@ -69,8 +69,9 @@ def log_normal_improvement(mean: ArrayLike, deviation: ArrayLike, best: float) -
         exp(best) Phi(v) - exp(mean + deviation^2 / 2) Phi(v - deviation)
         = exp(best) phi(v) (M(v) - M(v - deviation)),  M = Phi / phi,
 
-    The first form is used for v > 1. For smaller v, it cancels or underflows, so the second form is
-    used. Deviations are positive, and `best` is the logarithm of the least observed loss.
+    The first form is used for v > 1. For smaller v, the first form cancels or underflows, so the
+    second form is used. Deviations are positive, and `best` is the logarithm of the lowest observed
+    loss.
     """
     mean, deviation = np.asarray(mean, dtype=np.float64), np.asarray(deviation, dtype=np.float64)
     v = (best - mean) / deviation
@@ -84,7 +85,7 @@ def log_normal_improvement(mean: ArrayLike, deviation: ArrayLike, best: float) -
 
 
 def expected_squared_excess(mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
-    """Return E max(0, g)^2 for g ~ N(mean, deviation^2), and derivatives by mean and deviation."""
+    """Return E max(0, g)^2 for g ~ N(mean, deviation^2), and both partial derivatives."""
     ratio = mean / deviation
     density, mass = np.exp(-(ratio**2) / 2) / np.sqrt(2 * np.pi), ndtr(ratio)
     value = (mean**2 + deviation**2) * mass + mean * deviation * density
@@ -97,7 +98,7 @@ class AugmentedImprovement:
 
     Attributes:
         process: Process with targets of shape (n, 1 + M): the loss and M constraint values g_i.
-        best: Least augmented loss observed.
+        best: Lowest augmented loss observed.
         rho_g: Weight of the squared violations max(0, g_i + c_i)^2.
         shifts: Shifts c_i, shape (M,).
     """
@@ -108,14 +109,14 @@ class AugmentedImprovement:
     shifts: Array
 
     def score(self, inputs: Array, penalties: Array) -> Array:
-        """Return the scores of inputs, shape (n, d), with known penalties, shape (n,)."""
+        """Return the scores of inputs, shape (n, d), given known penalties, shape (n,)."""
         mean, deviation = self.process.predict(inputs)
         excess, _, _ = expected_squared_excess(mean[:, 1:] + self.shifts, deviation[:, 1:])
         total = mean[:, 0] + penalties + 0.5 * self.rho_g * excess.sum(axis=1)
         return log_expected_improvement(total, deviation[:, 0], self.best)
 
     def score_with_gradient(self, inputs: Array, penalties: Array) -> tuple[Array, Array]:
-        """Return `score` and its gradient by inputs, shape (n, d), at constant penalties."""
+        """Return `score` and its gradient by input, shape (n, d), with penalties held constant."""
         mean, deviation, by_mean, by_deviation = self.process.predict_with_gradient(inputs)
         excess, by_g, by_spread = expected_squared_excess(
             mean[:, 1:] + self.shifts, deviation[:, 1:]
@@ -138,7 +139,7 @@ _JITTER = 1e-8
 
 
 def sobol_normals(n: int, d: int, rng: Generator) -> Array:
-    """Return n scrambled Sobol points of d normals, shape (n, d), for n a power of two."""
+    """Return n scrambled Sobol points of d normals, shape (n, d); n is a power of two."""
     return ndtri(np.clip(qmc.Sobol(d, rng=rng).random(n), 1e-9, 1 - 1e-9))
 
 
@@ -148,9 +149,10 @@ class JointImprovement:
     Args:
         mean: Mean scores of the candidates, shape (m,).
         variance: Variances of the scores, shape (m,).
-        covariance: Function from a candidate's number to its covariances with all, shape (m,).
+        covariance: Function from a candidate's number to its covariances with all candidates, shape
+            (m,).
         best: Score to improve on.
-        normals: Normals for the draws of up to k choices, shape (draws, k).
+        normals: Standard normals for simulating up to k choices, shape (draws, k).
     """
 
     def __init__(
@@ -170,20 +172,20 @@ class JointImprovement:
     def gains(self) -> Array:
         """Return the mean improvement that each candidate adds to the choices, shape (m,)."""
         deviation = np.sqrt(np.maximum(self.variance, LEAST_VARIANCE))
-        n = len(self._normals) if self._rows else 1  # all draws agree before the first choice
+        n = len(self._normals) if self._rows else 1  # before the first choice, all draws agree
         u = (self._mean + self._shift[:n] - self._best[:n, None]) / deviation
         density = np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi)
         return (deviation * (u * ndtr(u) + density)).mean(axis=0)
 
     def covariance(self, number: int) -> Array:
-        """Return a candidate's covariances with all, given the choices so far, shape (m,)."""
+        """Return a candidate's covariances with all others, given the choices, shape (m,)."""
         column = self._covariance(number).astype(np.float64)
         for row in self._rows:
             column = column - row * row[number]
         return column
 
     def choose(self, number: int) -> None:
-        """Choose a candidate. Later gains include only what they add to this choice."""
+        """Choose a candidate. Later gains are relative to the choices made so far."""
         column = self.covariance(number)
         row = column / np.sqrt(max(column[number], 0.0) + _JITTER)
         z = self._normals[:, len(self._rows)]

@@ -1,9 +1,9 @@
-"""Search for the candidates with the largest improvement, by gradients or from a pool.
+"""Search for the candidates with the largest improvement, by gradients or in a pool.
 
 `maximize` starts from Sobol points and the best observed candidates. L-BFGS-B optimizes the
-continuous hyperparameters. Then neighboring integers, other categories and other algorithms are
-tried. A pool needs no gradients: half of its candidates are drawn from the prior, and half are near
-the best candidates, by normal steps of many widths and by switched choices. Entropy search draws
+continuous hyperparameters. Neighboring integers, other categories and other algorithms are tried
+next. A pool needs no gradients: half of its candidates are drawn from the prior, and half near the
+best candidates, using normal steps of many widths and switched choices. Entropy search draws
 representers from the pool (Hennig and Schuler 2012).
 """
 
@@ -59,9 +59,10 @@ def drawn_evenly(inputs: PipelineInputs, n: int, rng: Generator) -> Candidates:
 
 
 def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Generator) -> Candidates:
-    """Return candidates near n origins. `widths`, shape (n, 1), are the deviations of steps.
+    """Return candidates near n origins.
 
-    Candidates whose path cannot run are left out.
+    `widths`, shape (n, 1), are the deviations of steps. Candidates with paths that cannot run are
+    excluded.
     """
     space = inputs.candidates
     n, d = origins.units.shape
@@ -109,13 +110,13 @@ def maximize(
     penalty: Penalty | None = None,
     within: Box | None = None,
 ) -> Candidates:
-    """Return candidates by falling improvement.
+    """Return candidates by decreasing improvement.
 
     Args:
         acquisition: Improvement to maximize.
         inputs: Inputs of the acquisition's process.
-        observed: Observed candidates, the best first.
-        rng: Generator.
+        observed: Observed candidates, best first.
+        rng: Random generator.
         penalty: Term to add to the losses of candidates.
         within: Bounds of the columns.
     """
@@ -135,7 +136,7 @@ def maximize(
     pool = inputs.snapped(Candidates(pool.algorithms, np.clip(pool.units, lower, upper)))
     scores = score(pool)
     best = pool[np.argsort(-scores, kind="stable")[:_N_POLISHED]]
-    # All of the best are optimized together, because the sum of their scores is separable.
+    # The best candidates are optimized together, because the sum of their scores is separable.
     rows, columns = np.nonzero(space.active(best) & inputs.is_continuous)
     if len(rows):
         places, seen, penalties = inputs.input_of(columns), inputs.of(best), added(best)
@@ -196,7 +197,7 @@ _FITTED_AFTER = 3
 
 
 def is_refitted(n: int, n_last: int) -> bool:
-    """Return whether parameters are fitted to n observations, after a fit to `n_last`."""
+    """Return whether parameters are refitted at n observations, after a fit to `n_last`."""
     return n <= _MOST_FITTED_EACH_TIME or n - n_last >= _FITTED_AFTER
 
 
@@ -214,7 +215,7 @@ class Fitted:
 
 
 class GaussianSearch:
-    """Candidates and process inputs of one space. No observations are stored."""
+    """Candidates and process inputs of one space. Stores no observations."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -223,7 +224,7 @@ class GaussianSearch:
         self._older_mean = OlderMean(lambda known: self.inputs.of(self.inputs.encode(known)))
 
     def older_mean(self, older: OlderTrials) -> Penalty | None:
-        """Return the mean of the loss by observations of earlier runs; None if they are too few.
+        """Return the mean loss estimated from earlier runs; None if there are too few observations.
 
         The observations must be in this space.
         """
@@ -241,15 +242,15 @@ class GaussianSearch:
     ) -> tuple[GaussianProcess, Fitted]:
         """Return the process of n observations, and its parameters for the next ask.
 
-        With few observations, the parameters are fitted at each call, and later after every third
-        new observation.
+        The parameters are refitted at each call while observations are few, and later after every
+        third new observation.
 
         Args:
             observed: Observed candidates.
             targets: Targets, shape (n, t).
-            rng: Generator that draws a second start of a fit without `last` parameters.
+            rng: Random generator for the second start of a fit without `last` parameters.
             last: Parameters of the previous ask, from which a fit starts.
-            pending: Pending configurations, which are assumed to have their predicted mean.
+            pending: Pending configurations, assumed to have their predicted means.
         """
         kernel, inputs = self.inputs.kernel, self.inputs.of(observed)
         n, n_parameters = len(inputs), len(kernel.parameters) + 1
