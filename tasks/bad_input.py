@@ -1,6 +1,6 @@
 """The exception for unusable input, and the spelling of options in messages.
 
-Messages name options as on the command line, such as `--drop`. For callers from Python, options are
+Messages name options as on the command line, such as `--drop`. For Python callers, options are
 rewritten as parameters, such as `drop`. Text in backticks is a command and is not rewritten.
 """
 
@@ -25,7 +25,7 @@ _n_commands = 0
 
 
 class BadInput(ValueError):  # noqa: N818 - reads as a diagnosis
-    """The user's input cannot be used, because of `reason`; `remedy` may be empty.
+    """The user's input cannot be used, for the given `reason`; `remedy` may be empty.
 
     The message, with passwords masked, reads `--option value: reason; remedy`.
     """
@@ -49,7 +49,7 @@ def _message(given: str, reason: str, remedy: str) -> str:
 def need_column(column: str, columns: Iterable[str], where: str, **given: Any) -> None:
     """Raise `BadInput` unless a column exists; the message suggests the most similar name.
 
-    `given` has the option that names the column and the option's value, as in `BadInput`.
+    `given` contains the option that names the column and the option's value, as in `BadInput`.
     """
     known = [str(c) for c in columns]
     if column not in known:
@@ -59,7 +59,7 @@ def need_column(column: str, columns: Iterable[str], where: str, **given: Any) -
 
 
 def shown_columns(columns: Iterable[object]) -> str:
-    """Return the names of columns for a message; a long list is cut off."""
+    """Return the names of columns for a message; a long list is truncated."""
     names = [str(name) for name in columns]
     n_more = len(names) - _SHOWN_COLUMNS
     shown = ", ".join(names[:_SHOWN_COLUMNS])
@@ -68,7 +68,7 @@ def shown_columns(columns: Iterable[object]) -> str:
 
 @contextmanager
 def command_line() -> Iterator[None]:
-    """Keep options in the spelling of the command line while the body runs."""
+    """Keep options spelled as on the command line while the body runs."""
     global _n_commands  # noqa: PLW0603 - threads of the command are to see it
     _n_commands += 1
     try:
@@ -78,7 +78,7 @@ def command_line() -> Iterator[None]:
 
 
 def for_caller(text: str) -> str:
-    """Return a message with options spelled for the caller: command line or Python.
+    """Return a message with options spelled for the caller, the command line or Python.
 
     >>> for_caller("use --folds 2 or another --test-size, see `prefect-tune run --help`")
     'use folds=2 or another test_size, see `prefect-tune run --help`'
@@ -98,7 +98,7 @@ def _parameter(found: re.Match[str]) -> str:
 
 @contextmanager
 def errors_for_caller() -> Iterator[None]:
-    """Spell options in `BadInput` errors of the body as the caller does."""
+    """Spell options in `BadInput` errors raised by the body as the caller does."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
 """Steps, which are the stages of a pipeline, and the algorithms that can fill them.
 
-An algorithm names its estimator by a dotted path. The estimator is not imported here, so this
-module does not depend on the libraries of estimators.
+An algorithm names its estimator by a dotted path. Estimators are not imported here, so this module
+does not depend on their libraries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,19 +20,19 @@ class Flags:
 
     Attributes:
         accepts_sparse: Whether the estimator accepts sparse matrices.
-        densify_when: Hyperparameter and value that require dense data. With this value, sparse data
-            are made dense just before the step.
+        densify_when: Hyperparameter and value that require dense data. If the hyperparameter has
+            this value, sparse data are made dense just before the step.
         needs_nonnegative: Whether the estimator fails on negative numbers, or the hyperparameter
-            and value with which it fails. If so, negative numbers are set to 0 just before the
-            step.
-        output: Layout of the output: like the input (`same`), always dense, or always sparse.
+            and value that make the estimator fail. In these cases, negative numbers are set to 0
+            just before the step.
+        output: Layout of the output: same as the input (`same`), always dense, or always sparse.
         weights: How the estimator accepts class weights: by the constructor argument
             `class_weight`, by the argument `sample_weight` of `fit`, or not at all.
         stochastic: Whether the estimator has a parameter `random_state`.
-        out_of_fold: Whether the output differs between training rows and equal new rows, as in
-            target encoding. If so, training rows are transformed by `fit_transform`.
-        few_categories: Whether the estimator accepts at most 255 categories per column. If so, the
-            rarest categories beyond this number become missing values just before the step.
+        out_of_fold: Whether the output differs between training rows and identical new rows, as in
+            target encoding. If true, training rows are transformed by `fit_transform`.
+        few_categories: Whether the estimator accepts at most 255 categories per column. If true,
+            the rarest excess categories become missing values just before the step.
     """
 
     accepts_sparse: bool = True
@@ -57,42 +57,46 @@ GROWTH: Mapping[str, float] = {
 class Algorithm:
     """An algorithm that can fill a step.
 
-    `describe()` leaves out `memory`, `growth`, `threads` and `kind`, which affect no result, and
-    `depends_on`.
+    `describe()` omits `depends_on` and the attributes that affect no result: `memory`, `growth`,
+    `threads` and `kind`.
 
     Attributes:
         id: Name within the step.
         estimator: Class with scikit-learn's interface, function that returns an estimator, or the
-            dotted import path of a class or function; empty if the step passes its input on.
+            dotted import path of a class or function; empty if the step passes on its input
+            unchanged.
         hyperparameters: Hyperparameters with ranges, defaults and conditions. A name with a dot
             (`poly.degree`) sets the argument after the last dot, and has priority over a plain
             name.
         fixed: Constructor arguments that are not searched, as JSON values.
         sparse_estimator: Estimator for sparse input; empty to use `estimator`.
         sparse_fixed: Additional constructor arguments for sparse input.
-        transforms: Rule for the effective value of a hyperparameter, by name of the hyperparameter.
-            A rule is a name (see `tasks.fitting.recipe`) or a function of the value and a summary
-            of the data.
+        transforms: Rules for the effective values of hyperparameters, by hyperparameter name. A
+            rule is a name (see `tasks.fitting.recipe`) or a function of the value and a summary of
+            the data.
         memory: Rule for the estimated bytes of a fit: a name (see `tasks.fitting.recipe`) or a
-            function of the effective arguments and a summary of the data. By default, that module's
-            rule for the estimator applies, if it has one.
+            function of the effective arguments and a summary of the data. By default, the module's
+            rule for the estimator applies, if any.
         growth: Expected growth of the run time, before run times are measured. The run time of a
             fit grows with powers of training `rows` and `columns` (default exponent 1), of
             `classes` and of hyperparameters (default exponent 0). The run time per `held_out` row
             grows with a power of the training rows (default exponent 0.1). `fixed` is the constant
             part of a run time, in rows (default 500).
-        threads: Way to run a fit in several threads: the name of the estimator's parameter
-            (`n_jobs`), or `openmp`. Results must not depend on the number of threads. By default, a
-            fit has one thread.
-        kind: Model family. Models of a family need the same features.
+        threads: Mechanism for running a fit in several threads: the name of the estimator's
+            parameter (`n_jobs`), or `openmp`. Results must not depend on the number of threads. By
+            default, a fit uses one thread.
+        kind: Model family. All models of a family need the same features.
         class_weights: `"balanced"` if later steps should weight classes by inverse frequency.
-        order: Names of steps in running order, for a choice of `order_step`.
+        order: Names of steps in running order, if the algorithm is a choice of an `order_step`.
         ignores: Names of earlier steps whose choice does not affect this algorithm. If the
-            algorithm is chosen, these steps do nothing, so each needs a choice that does nothing.
+            algorithm is chosen, the ignored steps do nothing, so each needs a choice that does
+            nothing.
         only_ignored: Whether the algorithm can be chosen only if a later algorithm ignores its
             step.
-        requires: Optional packages that the algorithm needs. Keys include their versions.
-        depends_on: Paths of data files that affect the result. Keys include the files' contents.
+        requires: Optional packages that the algorithm needs. Cache keys include the packages'
+            versions.
+        depends_on: Paths of data files that affect the result. Cache keys include the files'
+            contents.
     """
 
     id: str
@@ -156,18 +160,18 @@ class Algorithm:
 
     @property
     def import_path(self) -> str:
-        """Dotted import path of the estimator; empty without one."""
+        """Dotted import path of the estimator; empty without an estimator."""
         made_by = self.estimator
         return made_by if isinstance(made_by, str) else f"{made_by.__module__}.{made_by.__name__}"
 
     @property
     def is_passthrough(self) -> bool:
-        """Whether the step passes its input on unchanged."""
+        """Whether the step passes on its input unchanged."""
         return self.estimator == ""
 
     @property
     def is_idle(self) -> bool:
-        """Whether a pipeline is the same without this algorithm."""
+        """Whether the algorithm has no effect on a pipeline."""
         return self.is_passthrough and not self.class_weights and not self.order
 
     @property
@@ -225,7 +229,7 @@ class Step:
         name: Name of the step and of its Prefect task, such as `rescale`.
         algorithms: The choices, in the order of their columns in a one-hot path.
         fixed: Whether the step always runs with its only algorithm. Fixed steps are not part of a
-            configuration, and are not counted.
+            configuration and are not counted.
     """
 
     name: str
@@ -254,14 +258,14 @@ class Step:
     def simplest(self) -> Algorithm:
         """The first algorithm that does nothing, or else the first algorithm.
 
-        Algorithms that are `only_ignored` are left out, unless the step has no others.
+        Algorithms with `only_ignored` are skipped, unless the step has no others.
         """
         free = [a for a in self.algorithms if not a.only_ignored] or self.algorithms
         return next((a for a in free if a.is_idle), free[0])
 
     @property
     def idle(self) -> Algorithm | None:
-        """The first algorithm that does nothing; None without such an algorithm."""
+        """The first algorithm that does nothing; None if no algorithm does nothing."""
         return next((a for a in self.algorithms if a.is_idle), None)
 
     def algorithm(self, algorithm_id: str) -> Algorithm:

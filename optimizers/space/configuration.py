@@ -1,6 +1,6 @@
-"""Configurations (an algorithm with values for each searched step) and queries at a fidelity.
+"""Configurations (an algorithm and its values for each searched step), and queries at a fidelity.
 
-The module also finds the active hyperparameters of an algorithm, and checks for forbidden values.
+The module also finds the active hyperparameters of an algorithm and checks for forbidden values.
 """
 
 import json
@@ -32,7 +32,7 @@ def active_hyperparameters(
 ) -> Iterator[Hyperparameter[Any, Any]]:
     """Yield hyperparameters whose conditions hold, parents first.
 
-    The caller may add the value of a yielded hyperparameter to `values` before the next is yielded.
+    The caller may add the value of a yielded hyperparameter to `values` before requesting the next.
     """
     for hyperparameter in hyperparameters.values():
         conditions = hyperparameters.parent_conditions_of[hyperparameter.name]
@@ -53,7 +53,7 @@ def are_allowed(algorithm: Algorithm, values: Mapping[str, Value]) -> bool:
 class Choice:
     """The algorithm of one step with the values of its active hyperparameters.
 
-    Choices are equal if algorithms and `documents` are equal.
+    Two choices are equal if their algorithms and `documents` are equal.
 
     Attributes:
         algorithm: Id of the algorithm.
@@ -75,7 +75,7 @@ class Choice:
 
     @classmethod
     def of(cls, algorithm: str, values: Mapping[str, Value]) -> Self:
-        """Return the choice of an algorithm with values of its active hyperparameters."""
+        """Return the choice of an algorithm, with values for its active hyperparameters."""
         return cls(algorithm, tuple(sorted(values.items(), key=itemgetter(0))))
 
 
@@ -100,19 +100,19 @@ class Configuration:
         return dict(self.choices)[step]
 
     def to_json(self) -> dict[str, Any]:
-        """Return each step's algorithm and values as JSON, in the order of the steps."""
+        """Return each step's algorithm and values as JSON, in step order."""
         return {step: choice.to_json() for step, choice in self.choices}
 
     @property
     def canonical(self) -> str:
-        """Canonical JSON, which is equal for two configurations if and only if they are equal."""
+        """Canonical JSON: two configurations are equal if and only if their JSON is equal."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Return the canonical configuration of a document, checked against a space.
+        """Return the canonical configuration from a document, checked against a space.
 
-        Steps that a later algorithm ignores get the choice that does nothing.
+        Steps that a later algorithm ignores get a choice that does nothing.
 
         Raises:
             ValueError: If a step, algorithm or hyperparameter is unknown or missing, a value is out
@@ -176,7 +176,7 @@ def default_configuration(space: Space, path: Path) -> Configuration:
 
 
 def is_allowed(space: Space, configuration: Configuration) -> bool:
-    """Return whether no algorithm's forbidden clause forbids the values of a configuration."""
+    """Return whether a configuration's values satisfy all forbidden clauses."""
     return all(
         are_allowed(space.step(step).algorithm(choice.algorithm), dict(choice.values))
         for step, choice in configuration.choices
@@ -188,7 +188,7 @@ ROWS_PER_CLASS = 2
 
 
 def part_of(whole: int | None, asked: int | None, what: str) -> int | None:
-    """Return the number of folds or epochs as a query stores the number: None for all.
+    """Return the number of folds or epochs as stored in a query, where None means all.
 
     Args:
         whole: Number in a full evaluation; None if unknown.
@@ -208,11 +208,11 @@ class Query:
     """A configuration and the fidelity at which to evaluate it.
 
     Attributes:
-        subset: Share of the training rows, in (0, 1].
-        subset_draw: Number of the independent draw of nested subsets.
+        subset: Fraction of the training rows, in (0, 1].
+        subset_draw: Number that identifies an independent draw of nested subsets.
         epochs: Epoch up to which an iterative model is trained; None to train to the end.
-        folds: Number of folds, from the first; None for all folds.
-        held_out: Share of each fold's held-out rows that is scored, in (0, 1].
+        folds: Number of folds, counted from the first; None for all folds.
+        held_out: Fraction of each fold's held-out rows that is scored, in (0, 1].
     """
 
     configuration: Configuration
@@ -240,7 +240,7 @@ class Query:
         return takes_all_rows and self.folds is None and self.epochs is None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values. `folds` and `held_out` are left out if full."""
+        """Return all fields as JSON values. `folds` and `held_out` are omitted if full."""
         document = to_document(self, configuration=self.configuration.to_json())
         if self.folds is None:
             del document["folds"]
@@ -250,6 +250,6 @@ class Query:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Return the query of a document from `to_json`, checked against a space."""
+        """Return the query from a document of `to_json`, checked against a space."""
         configuration = Configuration.from_json(document["configuration"], space)
         return from_document(cls, {**document, "configuration": configuration})

@@ -1,7 +1,7 @@
-"""Drawing and listing of configurations.
+"""Drawing and listing configurations.
 
 The prior is uniform over the algorithms of each step, and over the range of each hyperparameter.
-Draws whose path cannot run are repeated.
+Draws with paths that cannot run are repeated.
 """
 
 from collections.abc import Set as AbstractSet
@@ -27,7 +27,7 @@ from prefect_tune.optimizers.space.vectors import MOST_LISTED, from_unit
 def enumerate_configurations(
     space: Space, limit: int, path: Path | None = None
 ) -> list[Configuration] | None:
-    """Return all configurations of a space, or of one path; None if more than `limit` exist."""
+    """Return all configurations of a space or of one path; None if there are more than `limit`."""
     found: list[Configuration] = []
     for listed in space.paths() if path is None else (path,):
         grids = [_grid(algorithm, limit) for algorithm in space.algorithms(listed)]
@@ -77,9 +77,9 @@ class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search is com
 
 
 def sample_configuration(space: Space, rng: Generator, path: Path | None = None) -> Configuration:
-    """Return a configuration drawn from the prior, with a given path or a drawn path.
+    """Return a configuration drawn from the prior; the path may be given.
 
-    Raises ValueError if a thousand draws in a row are not valid.
+    Raises ValueError if a thousand draws in a row are invalid.
     """
     chosen = zip(space.searched, space.algorithms(path or _sample_path(space, rng)), strict=True)
     return Configuration(tuple((step.name, sample_choice(a, rng)) for step, a in chosen))
@@ -102,10 +102,10 @@ def sample_choice(algorithm: Algorithm, rng: Generator) -> Choice:
 def new_configuration(
     space: Space, asked: AbstractSet[Configuration], rng: Generator, path: Path | None = None
 ) -> Configuration:
-    """Return a configuration drawn from the prior that is not in `asked`, optionally of one path.
+    """Return a random configuration that is not in `asked`; the path may be given.
 
-    Raises SpaceExhausted if no configuration is new. If the space is too large to list, raises it
-    after a thousand draws in a row that are not new.
+    The configuration is drawn from the prior. Raises SpaceExhausted if no configuration is new or,
+    if the space is too large to list, after a thousand draws in a row are not new.
     """
     for _ in range(_MOST_DRAWS):
         configuration = sample_configuration(space, rng, path)

@@ -1,9 +1,9 @@
-"""Search spaces: ordered steps, from each of which a pipeline has one algorithm.
+"""Search spaces: ordered steps, with one algorithm of each step in a pipeline.
 
-If several paths make the same pipeline, one of the paths is canonical. A step may choose the
+If several paths define the same pipeline, one of the paths is canonical. A step may choose the
 running order of the steps that follow. Among orders that differ only in steps that do nothing, the
-first is canonical. Algorithms may ignore earlier steps, which then do nothing, whatever their
-choice is.
+first is canonical. Algorithms may ignore earlier steps, which then do nothing, regardless of their
+choice.
 """
 
 import hashlib
@@ -28,15 +28,15 @@ Pipeline = tuple[tuple[Step, Algorithm], ...]
 def order_step(*steps: str, name: str = "order") -> Step:
     """Return a step that chooses the order of others (o_ik of Liu, Ram et al. 2020, appendix 6).
 
-    In a space, the step must stand directly before the `steps` it orders. Its algorithms are the
-    permutations of these steps.
+    In a space, the new step must directly precede the `steps` to order. The algorithms of the new
+    step are the permutations of `steps`.
 
     Args:
-        steps: Two to four different names of steps, in their default order.
+        steps: Two to four distinct names of steps, in their default order.
         name: Name of the new step.
 
     Raises:
-        ValueError: If `steps` are too few, too many or not different.
+        ValueError: If `steps` contains too few names, too many names or duplicates.
     """
     if not 2 <= len(steps) <= _MOST_ORDERED or len(set(steps)) < len(steps):
         raise ValueError(
@@ -47,7 +47,7 @@ def order_step(*steps: str, name: str = "order") -> Step:
 
 
 def is_first_of_equal_orders(pipeline: Pipeline, steps: Sequence[Step]) -> bool:
-    """Return whether a pipeline has the first of all orders that differ only in no-op steps."""
+    """Return whether a pipeline has the first of the orders that differ only in no-op steps."""
     idle = {step.name for step, algorithm in pipeline if algorithm.is_idle}
     for ordering in (step for step in steps if step.orders):
         order = tuple(step.name for step, _ in pipeline if step.name in ordering.orders)
@@ -61,7 +61,7 @@ def is_first_of_equal_orders(pipeline: Pipeline, steps: Sequence[Step]) -> bool:
 def closed_under_passthrough(
     steps: Sequence[Step], kept: Mapping[str, Collection[str]]
 ) -> dict[str, set[str]]:
-    """Return the algorithms in `kept`, by step, and choices that do nothing for ignored steps."""
+    """Return the algorithms in `kept` by step, adding choices that do nothing for ignored steps."""
     closed = {step.name: set(kept[step.name]) for step in steps}
     for step in reversed(steps):
         for algorithm in step.algorithms:
@@ -77,13 +77,13 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Ordered steps, from each of which a pipeline has one algorithm.
+    """Ordered steps, with one algorithm of each step in a pipeline.
 
     Attributes:
         name: Name of the space.
         steps: All steps in running order, including fixed steps.
         forbidden: Pairs `((step, algorithm), (step, algorithm))` of searched steps in which the
-            second algorithm may not directly follow the first. Pairs that send sparse data to an
+            second algorithm may not directly follow the first. Pairs that pass sparse data to an
             algorithm for dense data are forbidden by flags and need not be listed.
         data: Kind of data: a table, or patient events.
         target: Kind of target: classes (classification) or numbers (regression).
@@ -145,11 +145,11 @@ class Space:
 
     @cached_property
     def n_paths(self) -> int:
-        """Size of the product of all steps' algorithms, as in the papers.
+        """Number of combinations of all steps' algorithms, as in the papers.
 
         Paths that are equal because of ignored steps count once.
         """
-        ways = Counter({frozenset[str](): 1})  # ways to choose the later steps, by ignored steps
+        ways = Counter({frozenset[str](): 1})  # choices for the later steps, by ignored steps
         for step in reversed(self.searched):
             longer: Counter[frozenset[str]] = Counter()
             free = [a for a in step.algorithms if not a.only_ignored]
@@ -198,7 +198,7 @@ class Space:
     def pipeline(self, path: Path) -> tuple[tuple[Step, Algorithm], ...]:
         """Return the steps of a path in running order, with their algorithms.
 
-        Fixed steps are included, and steps of `order_step` are not. Raises UnknownName for an
+        Fixed steps are included, but steps made by `order_step` are not. Raises UnknownName for an
         unknown algorithm, and ValueError for a path of the wrong length.
         """
         if len(path) != len(self.searched):
@@ -224,13 +224,14 @@ class Space:
     def canonical_path(self, path: Path, *, settle: bool = True) -> Path:
         """Return the canonical path of the same pipeline, or raise UnknownName.
 
-        An `only_ignored` algorithm of a step that is not ignored cannot run. If `settle`, it is
-        replaced by the simplest algorithm of the step, which makes another pipeline.
+        An `only_ignored` algorithm cannot run in a step that is not ignored. If `settle`, such an
+        algorithm is replaced with the simplest algorithm of the step, which gives a different
+        pipeline.
         """
         if not self.has_ignored:
             return path
         chosen, ignored = list(self.algorithms(path)), set[str]()
-        for k in reversed(range(len(chosen))):  # steps that are ignored cannot ignore others
+        for k in reversed(range(len(chosen))):  # ignored steps cannot ignore other steps
             step = self.searched[k]
             if step.name in ignored and step.idle is not None:
                 chosen[k] = step.idle
@@ -241,7 +242,7 @@ class Space:
 
     @cached_property
     def has_ignored(self) -> bool:
-        """Whether an algorithm ignores a step, so that different choices make equal paths."""
+        """Whether any algorithm ignores a step, so that different choices give equal paths."""
         algorithms = (a for s in self.searched for a in s.algorithms)
         return any(a.ignores or a.only_ignored for a in algorithms)
 
@@ -250,10 +251,10 @@ class Space:
         return tuple(s.algorithm(a) for s, a in zip(self.searched, path, strict=True))
 
     def restricted_to(self, algorithms: Mapping[str, Collection[str]]) -> "Space":
-        """Return the space with only the given algorithms of each searched step.
+        """Return the space restricted to the given algorithms of each searched step.
 
         Steps that any of the algorithms ignores also keep a choice that does nothing. Raises
-        ValueError if a step keeps no algorithm, or no path can run.
+        ValueError if a step keeps no algorithm or no path can run.
         """
         algorithms = closed_under_passthrough(self.searched, algorithms)
         steps = tuple(
@@ -285,6 +286,6 @@ class Space:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 hash of `describe()`. Spaces with the same digest are the same space."""
+        """SHA-256 hash of `describe()`. Spaces with equal digests are identical."""
         text = json.dumps(self.describe(), sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()

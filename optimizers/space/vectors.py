@@ -1,11 +1,11 @@
-"""Configurations as vectors, also many at once, for models that score thousands of configurations.
+"""Configurations as vectors, for models that score thousands of configurations at once.
 
-A path is a one-hot vector. Hyperparameters are columns of the unit cube, and a configuration has
+A path is a one-hot vector. Hyperparameters are columns of the unit cube, and a configuration uses
 only the active columns. Candidates can be drawn, encoded, decoded, converted to the features of a
 model, and moved to neighbors that differ in one choice or value. Only this module converts between
 users' values and models' vectors.
 
-Discrete values are points of a grid on the unit interval. The rounding cell of a point reaches
+Discrete values are points of a grid on the unit interval. The rounding cell of a point extends
 halfway to its neighbors. A position on a border belongs to the upper cell (round half up).
 """
 
@@ -44,7 +44,7 @@ MOST_LISTED = 20_000
 
 
 def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
-    """Return the value at position `u` in [0, 1], in which discrete values have equal shares."""
+    """Return the value at position `u` in [0, 1]; discrete values occupy equal parts."""
     if (choices := choices_of(hyperparameter)) is not None:
         return plain_value(choices[min(int(u * len(choices)), len(choices) - 1)])
     if isinstance(hyperparameter, IntegerHyperparameter):
@@ -53,14 +53,14 @@ def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
 
 
 def to_unit(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float:
-    """Return the position of `value` in [0, 1]; of a discrete value, the middle of its share."""
+    """Return the position of `value` in [0, 1]; for a discrete value, the middle of its part."""
     if (choices := choices_of(hyperparameter)) is None:
         if isinstance(hyperparameter, IntegerHyperparameter):
             return float(position_on_scale(hyperparameter, value))
         return float(hyperparameter.to_vector(value))
     try:
         place = choices.index(value)
-    except ValueError:  # an object of another process, or a value that does not equal itself
+    except ValueError:  # an object from another process, or a value that does not equal itself
         place = [*map(value_document, choices)].index(value_document(value))
     return (place + 0.5) / len(choices)
 
@@ -68,8 +68,8 @@ def to_unit(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float:
 def integers_at(hyperparameter: IntegerHyperparameter, units: ArrayLike) -> NDArray[np.int64]:
     """Return the integers at positions in [0, 1], in the shape of `units`.
 
-    The unit interval covers the range plus half a step at both ends, so that the first and last
-    values have the same share as the others.
+    The unit interval covers the range plus half a step at each end, so that all values, including
+    the first and last, occupy equal parts.
     """
     lower, upper = _ends(hyperparameter)
     scaled = lower + np.asarray(units, dtype=np.float64) * (upper - lower)
@@ -78,7 +78,7 @@ def integers_at(hyperparameter: IntegerHyperparameter, units: ArrayLike) -> NDAr
 
 
 def position_on_scale(hyperparameter: IntegerHyperparameter, numbers: Any) -> Array:
-    """Return the positions in [0, 1] of numbers in an integer's range, which need not be whole."""
+    """Return the positions in [0, 1] of real numbers in an integer hyperparameter's range."""
     lower, upper = _ends(hyperparameter)
     numbers = np.asarray(numbers, dtype=np.float64)
     return ((np.log(numbers) if hyperparameter.log else numbers) - lower) / (upper - lower)
@@ -98,10 +98,11 @@ class Grid:
     """The values of one discrete hyperparameter.
 
     Attributes:
-        units: Positions of the L values by `to_unit`, rising, shape (L,).
-        borders: Positions from which `from_unit` returns the next value, shape (L - 1,).
-        positions: Positions of the values for models, from 0 to 1, shape (L,).
-        is_ordered: Whether neighboring values are similar; false for three or more categories.
+        units: Increasing positions of the L values given by `to_unit`, shape (L,).
+        borders: Positions at which `from_unit` moves to the next value, shape (L - 1,).
+        positions: Positions of the values in models, from 0 to 1, shape (L,).
+        is_ordered: Whether neighboring values are similar, which is false for three or more
+            categories.
     """
 
     units: Array
@@ -149,8 +150,8 @@ class Encoding:
 
     Attributes:
         space: The space.
-        algorithms: (step, algorithm) of each of the N columns of a one-hot path.
-        columns: (step, algorithm, hyperparameter) of each of the d columns of the unit cube.
+        algorithms: Pair (step, algorithm) for each of the N columns of a one-hot path.
+        columns: Triple (step, algorithm, hyperparameter) for each of the d columns of the cube.
     """
 
     def __init__(self, space: Space) -> None:
@@ -179,7 +180,7 @@ class Encoding:
         return vector
 
     def to_cube(self, configuration: Configuration) -> tuple[Array, NDArray[np.bool_]]:
-        """Return positions in [0, 1] and whether columns are active, shape (d,) each.
+        """Return positions in [0, 1] and a mask of active columns, shape (d,) each.
 
         The position of an inactive column is 0.5.
         """
@@ -215,8 +216,8 @@ class Candidates:
     """The vectors of n candidates.
 
     Attributes:
-        algorithms: Number of the algorithm in each of the K searched steps, shape (n, K).
-        units: Positions in [0, 1] of all hyperparameters, active or not, shape (n, d).
+        algorithms: Algorithm number in each of the K searched steps, shape (n, K).
+        units: Positions in [0, 1] of all hyperparameters, active or inactive, shape (n, d).
     """
 
     algorithms: NDArray[np.intp]
@@ -239,13 +240,13 @@ class Candidates:
 class CandidateSpace(Encoding):
     """Draws, encodes and decodes candidates of a space.
 
-    Candidates are drawn from the part `proposed` of the space. Columns cover the whole space.
+    Candidates are drawn from `proposed`, a part of the space. Columns cover the whole space.
 
     Attributes:
         proposed: Part of the space from which candidates are drawn.
         allowed: Numbers of the algorithms that may be proposed, by step.
-        step: Number of the searched step of each column, shape (d,).
-        sizes: Number of values of a categorical or ordinal column, 0 for others, shape (d,).
+        step: Searched-step number of each column, shape (d,).
+        sizes: Number of values of a categorical or ordinal column, 0 for other columns, shape (d,).
         default_units: Positions of the default values, shape (d,).
     """
 
@@ -284,19 +285,19 @@ class CandidateSpace(Encoding):
             lambda row: self._indices(self.proposed.canonical_path(self._path(row)))
         )
         self._paths: NDArray[np.intp] | None = None
-        # If the space has more paths, paths are drawn, and dropped if they cannot run.
+        # If the space has more paths, paths are drawn and dropped if unable to run.
         if self.proposed.n_paths <= MOST_LISTED and not space.has_ignored:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 
     def active(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Return whether a candidate has a hyperparameter, shape (n, d)."""
+        """Return whether each hyperparameter is active in each candidate, shape (n, d)."""
         active = candidates.algorithms[:, self.step] == self._algorithm
         for i, hyperparameters in self._conditional:  # parents precede their children
             step, algorithm, name = self.columns[i]
             rows = np.flatnonzero(active[:, i])
             if not len(rows):
                 continue
-            # ConfigSpace's conditions need a row for each hyperparameter of the algorithm.
+            # ConfigSpace's conditions need one row per hyperparameter of the algorithm.
             vectors = np.zeros((len(hyperparameters), len(rows)))
             for place, h in enumerate(hyperparameters.values()):
                 if (j := self._position.get((step, algorithm, h.name))) is None:
@@ -316,7 +317,7 @@ class CandidateSpace(Encoding):
         return active
 
     def snapped(self, units: Array) -> Array:
-        """Return units with categories moved to the middle of their shares, as in `to_cube`."""
+        """Return units with categories moved to the middle of their parts, as in `to_cube`."""
         with_size = np.maximum(self.sizes, 1)
         middle = (np.minimum(np.floor(units * with_size), with_size - 1) + 0.5) / with_size
         return np.where(self.sizes > 0, middle, units)
@@ -336,7 +337,7 @@ class CandidateSpace(Encoding):
         return Candidates(algorithms, rng.random((len(algorithms), len(self.columns))))
 
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
-        """Return configurations as candidates. Inactive hyperparameters have default values."""
+        """Return configurations as candidates. Inactive hyperparameters get default values."""
         rows = []
         for configuration in configurations:
             if configuration not in self._rows:
@@ -357,7 +358,7 @@ class CandidateSpace(Encoding):
     def decode(self, candidates: Candidates, row: int) -> Configuration | None:
         """Return the configuration of a row; None if the values are forbidden.
 
-        Configurations that were encoded before are recovered exactly.
+        Configurations encoded earlier are recovered exactly.
         """
         path = self._path(candidates.algorithms[row])
         configuration = self.from_cube(path, candidates.units[row])
@@ -366,7 +367,7 @@ class CandidateSpace(Encoding):
     def new_configurations(
         self, ranked: Candidates, asked: AbstractSet[Configuration]
     ) -> Iterator[Configuration]:
-        """Yield the configurations of candidates that are allowed and not in `asked`, in order."""
+        """Yield, in order, the candidates' configurations that are allowed and not in `asked`."""
         decoded = (self.decode(ranked, row) for row in range(len(ranked)))
         return (c for c in decoded if c is not None and c not in asked)
 
@@ -385,18 +386,18 @@ class CandidateSpace(Encoding):
         return np.hstack([one_hot, np.where(active, self.snapped(candidates.units), -1.0)])
 
     def may_be_proposed(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Return whether a candidate has only algorithms that may be proposed, shape (n,)."""
+        """Return whether all algorithms of each candidate may be proposed, shape (n,)."""
         columns = zip(candidates.algorithms.T, self.allowed, strict=True)
         return np.all([np.isin(column, allowed) for column, allowed in columns], axis=0)
 
     def canonical_paths(self, algorithms: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the canonical paths of paths that were drawn step by step, shape (n, K)."""
+        """Return the canonical forms of paths drawn step by step, shape (n, K)."""
         if not self.space.has_ignored or not len(algorithms):
             return algorithms
         return np.array([self._canonical(tuple(row)) for row in algorithms.tolist()], dtype=np.intp)
 
     def can_run(self, algorithms: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return whether paths, shape (n, K), can run, shape (n,)."""
+        """Return whether each of the paths, shape (n, K), can run, shape (n,)."""
         return np.array([self._is_feasible(tuple(row)) for row in algorithms.tolist()], np.bool_)
 
     def _path(self, row: Sequence[int]) -> Path:
@@ -409,11 +410,11 @@ class CandidateSpace(Encoding):
 def neighbors(
     space: CandidateSpace, candidates: Candidates, n: int, rng: Generator, deviation: float = 0.2
 ) -> tuple[Candidates, NDArray[np.intp]]:
-    """Return up to n neighbors of each candidate, and the row of the origin of each neighbor.
+    """Return up to n neighbors of each candidate, and the row of each neighbor's origin.
 
-    A neighbor differs in one step or one active hyperparameter, drawn uniformly, by another
-    algorithm, another category, or a normal step of a number. If algorithms ignore steps, another
-    algorithm may also change the choices of ignored steps.
+    A neighbor differs in one step or one active hyperparameter, drawn uniformly: in another
+    algorithm, another category, or a number changed by a normal step. A new algorithm may also
+    change the choices of steps that it ignores.
     """
     origin = np.repeat(np.arange(len(candidates)), n)
     algorithms, units = candidates.algorithms[origin], candidates.units[origin]
@@ -441,12 +442,12 @@ def neighbors(
     if space.space.has_ignored:
         algorithms = space.canonical_paths(algorithms)
         is_same = (algorithms == candidates.algorithms[origin]).all(axis=1)
-        is_same &= changed < len(has_choice)  # only the choice of an ignored step has changed
+        is_same &= changed < len(has_choice)  # only the choice of an ignored step differs
         algorithms, units, origin = algorithms[~is_same], units[~is_same], origin[~is_same]
     kept = space.can_run(algorithms)
     return Candidates(algorithms[kept], units[kept]), origin[kept]
 
 
 def reflected(units: Array) -> Array:
-    """Return units within [0, 1], with positions beyond a border reflected at the border."""
+    """Return units within [0, 1], with positions outside reflected at the border."""
     return 1 - np.abs(1 - np.abs(units) % 2)

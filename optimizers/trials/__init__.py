@@ -1,6 +1,6 @@
-"""Trials, and the data that models are fitted to.
+"""Trials, and the data to which models are fitted.
 
-A `trial` has a state and ends with an `outcome`. `history` has all trials, imputes losses of failed
-trials, and estimates the number of trials that a budget affords. `earlier` has the observations of
-earlier runs and their weights. `objective` has the metric, the constraints and the bootstraps.
+A `trial` has a state and ends with an `outcome`. `history` records all trials, imputes losses of
+failed trials, and estimates the number of trials that a budget affords. `earlier` weights the
+observations of earlier runs. `objective` describes the metric, the constraints and the bootstraps.
 """

@@ -1,8 +1,8 @@
-"""Observations of earlier runs of a series, their weight, and the configurations to evaluate again.
+"""Observations of earlier runs of a series, their weights, and configurations to re-evaluate.
 
-Older losses are mapped to the scale of this study by a robust line through the configurations that
-were evaluated in both (Theil 1950, Sen 1968). The weight of an older observation is w = v / (v +
-s^2) if new observations have weight 1. v is the variance of all older losses after the map, and s^2
+Older losses are mapped to the scale of this study by a robust line through the configurations
+evaluated in both studies (Theil 1950, Sen 1968). Relative to a new observation, an older
+observation has weight w = v / (v + s^2), where v is the variance of all mapped older losses and s^2
 is the variance of the pairs around the line.
 """
 
@@ -50,7 +50,7 @@ class Prior:
 
     Attributes:
         trials: Observations of earlier runs.
-        start: Configurations to evaluate again first.
+        start: Configurations to re-evaluate first.
         name: Description of the earlier runs for users.
         n_skipped: Number of observations outside the space.
         losses: Newest loss of each configuration.
@@ -92,9 +92,9 @@ class Prior:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Return the prior of a document from `to_json`.
+        """Return the prior from a document of `to_json`.
 
-        Configurations outside the space are left out and counted. Raises TypeError if the name is
+        Configurations outside the space are skipped and counted. Raises TypeError if the name is
         not a string, and ValueError if a configuration is empty.
         """
         given = [
@@ -126,11 +126,12 @@ def _inside(space: Space, document: Mapping[str, Any]) -> Configuration | None:
 
 
 def best_and_diverse(trials: Sequence[PriorTrial], n: int = N_START) -> tuple[Configuration, ...]:
-    """Return n configurations to evaluate again, which are good and diverse.
+    """Return n good and diverse configurations to re-evaluate.
 
-    From the better half, the best configuration and the one most different from those chosen are
-    taken in turn. The difference of two configurations is the number of steps with different
-    algorithms, and then the distance of their common hyperparameters. Numbers are compared by rank,
+    The better half of the configurations is considered. Choices alternate between the best
+    remaining configuration and the configuration most different from all chosen ones. The
+    difference between two configurations is the number of steps with different algorithms, with
+    ties broken by the distance between shared hyperparameters. Numbers are compared by rank,
     because their scale may be logarithmic.
     """
     newest = Prior(tuple(trials)).newest
@@ -152,10 +153,10 @@ def best_and_diverse(trials: Sequence[PriorTrial], n: int = N_START) -> tuple[Co
 def _distances(
     configurations: Iterable[Configuration],
 ) -> Callable[[Configuration, Configuration], tuple[int, float]]:
-    """Return a function for the distance of two of the configurations.
+    """Return a function that measures the distance between two of the configurations.
 
-    The distance is a pair: the number of steps with different algorithms, and the squared
-    distance of the common hyperparameters, whose numbers are compared by rank.
+    The distance is a pair: the number of steps with different algorithms, and the squared distance
+    between shared hyperparameters, with numbers compared by rank.
     """
     values = {
         configuration: {
@@ -210,25 +211,25 @@ _MAD = 1.4826
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The linear map from older to new losses, and the weight of an older observation.
+    """The linear map from older to new losses, and the weight of older observations.
 
     Attributes:
-        n_pairs: Number of configurations evaluated in both.
-        correlation: Rank correlation of the pairs; None for too few or constant pairs.
+        n_pairs: Number of configurations evaluated in both studies.
+        correlation: Rank correlation of the pairs; None if the pairs are too few or constant.
         slope: Slope of the map.
         intercept: Intercept of the map.
         weight: Weight of an observation of the previous run; 0 if older observations are dropped.
     """
 
     n_pairs: int = 0
-    correlation: float | None = None  # None for too few or constant pairs
+    correlation: float | None = None  # None if the pairs are too few or constant
     slope: float = 1.0
     intercept: float = 0.0
     weight: float = _CAUTIOUS
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]], older: Array) -> Self:
-        """Return the transfer for pairs of older and new loss, and all older losses, shape (n,)."""
+        """Return the transfer from pairs of older and new losses, and all older losses."""
         if not pairs:
             return cls()
         x, y = np.array(pairs, dtype=np.float64).T
@@ -240,7 +241,7 @@ class Transfer:
         slope = (n_pairs * found + LEAST_PAIRS) / (n_pairs + LEAST_PAIRS)
         intercept = float(np.median(y - slope * x))
         noise = _deviation(y - intercept - slope * x) ** 2 * n_pairs / (n_pairs - 2)
-        # More than half of the losses may be equal.
+        # More than half of the losses may be equal, which makes the usual spread 0.
         deviation = _deviation(older - np.median(older)) or float(older.std())
         spread = (slope * deviation) ** 2
         is_kept = correlation >= LEAST_CORRELATION and spread > 0
@@ -263,12 +264,12 @@ def _deviation(distances: Array) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OlderTrials:
-    """Older observations for use in models; empty without a prior, or if the prior was dropped.
+    """Older observations for models; empty if there is no prior or the prior was dropped.
 
     Attributes:
         configurations: Configurations of the n observations.
         raw: Losses as observed, shape (n,).
-        weights: Weights, where a new observation has weight 1, shape (n,).
+        weights: Weights relative to a new observation, shape (n,).
         transfer: Map from older to new losses.
     """
 
@@ -294,7 +295,7 @@ class OlderTrials:
         return len(self.configurations)
 
     def on(self, path: Path) -> "OlderTrials":
-        """Return the observations that have a path."""
+        """Return the observations of one path."""
         rows = [i for i, known in enumerate(self.configurations) if known.path == path]
         chosen = tuple(self.configurations[i] for i in rows)
         return OlderTrials(chosen, self.raw[rows], self.weights[rows], self.transfer)
@@ -307,8 +308,8 @@ class OlderTrials:
     def subsample(self, limits: dict[str, float] | None = None) -> list[Trial]:
         """Return a sample of the observations as trials, for models without weights.
 
-        The size of the sample is the sum of the weights, and the sample is spread evenly over the
-        losses. The constrained quantities of the trials are set to `limits`.
+        The sample size is the sum of the weights, and the sample is spread evenly over the losses.
+        The constrained quantities of the sampled trials are set to `limits`.
         """
         order = np.argsort(self.raw, kind="stable")
         reached = np.floor(np.cumsum(self.weights[order]) + 0.5)

@@ -1,4 +1,4 @@
-"""All trials of a study, in the form that models need, and the number of affordable trials."""
+"""All trials of a study in the form needed by models, and the number of affordable trials."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
@@ -27,12 +27,12 @@ class History:
 
     A trial is recorded when it is proposed, and later states of the trial replace earlier states.
     Recording a state, and reading the incumbent or the known configurations, takes constant time.
-    Other properties take time in proportion to the number of trials.
+    Other properties take time proportional to the number of trials.
 
     Attributes:
         constraints: Constraints of the study.
         prior: Observations of earlier runs, set before the first ask; None without earlier runs.
-        estimated: Numbers of trials whose loss is an estimate. These losses are not compared with
+        estimated: Numbers of trials with estimated losses. Estimated losses are not compared with
             losses of earlier runs.
     """
 
@@ -98,7 +98,7 @@ class History:
 
     @property
     def older(self) -> OlderTrials:
-        """The observations of earlier runs for models, with the weights that apply now."""
+        """The observations of earlier runs for models, with their current weights."""
         if self.prior is None:
             return OlderTrials.of(None, Transfer())
         if self._older is None:
@@ -116,7 +116,7 @@ class History:
 
     @property
     def misled(self) -> AbstractSet[Configuration]:
-        """The configurations that were evaluated again because of a prior that was dropped."""
+        """The configurations that were re-evaluated because of a prior that was later dropped."""
         is_dropped = self.prior is not None and self.older.transfer.is_dropped
         return frozenset(self.prior.start) if self.prior and is_dropped else frozenset()
 
@@ -146,7 +146,7 @@ class History:
         return self._of(TrialState.FAILED)
 
     def count(self, *states: TrialState) -> int:
-        """Return the number of trials in some states."""
+        """Return the number of trials in any of the given states."""
         return sum(len(self._by_state[state]) for state in states)
 
     def trials_of(self, configuration: Configuration) -> tuple[Trial, ...]:
@@ -154,13 +154,13 @@ class History:
         return tuple(self._trials[n] for n in self._asked.get(configuration, ()))
 
     def best(self, n: int) -> list[Trial]:
-        """Return the n best complete trials that meet all constraints, the best first."""
+        """Return the n best complete trials that meet all constraints, best first."""
         return [self._trials[int(rank[-1])] for rank in self._ranked[:n]]
 
     def abridged(self, n_best: int, n_last: int) -> "History":
-        """Return a history of the n_best best trials, the n_last newest, and all pending trials.
+        """Return a history of the n_best best, the n_last newest and all pending trials.
 
-        The best trials meet all constraints. Of the newest, complete and failed trials count.
+        The best trials meet all constraints. The newest trials are complete or failed.
         """
         best = (trial.number for trial in self.best(n_best))
         told = (TrialState.COMPLETE, TrialState.FAILED)
@@ -180,7 +180,7 @@ class History:
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best complete trial that meets the constraints, the first of equal trials.
+        """The best complete trial that meets the constraints; the first trial wins ties.
 
         None before any complete trial meets the constraints.
         """
@@ -188,9 +188,9 @@ class History:
 
     @property
     def partial(self) -> list[Trial]:
-        """Partial evaluations that meet the constraints, the best first.
+        """Partial evaluations that meet the constraints, best first.
 
-        The order is by share of the rows, number of folds, number of epochs, and loss.
+        Trials are ordered by fraction of the rows, number of folds, number of epochs, and loss.
         Configurations that failed in another evaluation come last.
         """
         failed = {
@@ -206,11 +206,14 @@ class History:
 
     @property
     def nearest_infeasible(self) -> Trial | None:
-        """The infeasible trial that violates the constraints least. Complete trials come first."""
+        """The infeasible trial with the smallest constraint violation.
+
+        Complete trials are preferred.
+        """
         return self._trials[int(self._infeasible[0][-1])] if self._infeasible else None
 
     def violation(self, trial: Trial) -> float:
-        """Return the violation of constraints by a trial with a loss; at most 0 if feasible."""
+        """Return the constraint violation of a trial with a loss; at most 0 if feasible."""
         return violation(self.constraints, trial.evaluation.constraints if trial.evaluation else {})
 
 
@@ -230,7 +233,7 @@ def trials_affordable(budget: Budget, history: History) -> float | None:
     if budget.seconds_left is not None and len(costs) >= _LEAST_KNOWN:
         each = sum(costs) / len(costs) + budget.ask_seconds / len(told)
         if each > 0:
-            n_paid = (len(told) + len(history)) / 2  # on average, running trials are half done
+            n_paid = (len(told) + len(history)) / 2  # on average, running trials are half finished
             limits.append(n_paid + max(budget.seconds_left, 0.0) / each)
     return min(limits, default=None)
 
@@ -240,7 +243,7 @@ def imputed_losses(
 ) -> tuple[list[Trial], Array]:
     """Return the n complete and failed trials by number, and their losses, shape (n,).
 
-    Failed trials get a loss by `rule`. If the metric has no upper bound, this is the worst loss.
+    Failed trials get the loss given by `rule`, or the worst loss if the metric has no upper bound.
     """
     trials = [t for t in history if t.state in (TrialState.COMPLETE, TrialState.FAILED)]
     failed = float(max(history.losses, default=0.0))
@@ -250,7 +253,7 @@ def imputed_losses(
 
 
 def log_losses(losses: Array, objective: Objective) -> Array:
-    """Return ln(distance from the least possible loss + 1% of the median distance), shape (n,).
+    """Return ln(distance from the lowest possible loss + 1% of the median distance), shape (n,).
 
     If the metric has no lower bound, losses are returned unchanged.
     """
@@ -266,9 +269,9 @@ _ROUNDING = 1e-12
 
 
 def is_least(losses: Array) -> NDArray[np.bool_]:
-    """Return whether losses are the least along the first axis, including ties.
+    """Return whether losses are the lowest along the first axis, including ties.
 
-    Losses and result have shape (n,) or (n, N).
+    The losses and the result have shape (n,) or (n, N).
     """
     return losses <= losses.min(axis=0) + rounding_of(losses)
 
@@ -282,11 +285,11 @@ def rounding_of(losses: Array) -> Array:
 
 
 def best_frequencies(risks: Array) -> NDArray[np.float64]:
-    """Return p_h*, the share of bootstraps in which each model has the least risk, shape (n,).
+    """Return p_h*, the fraction of bootstraps in which each model has the lowest risk, shape (n,).
 
     p_h* is the posterior probability that a model is the best (Lacoste et al. 2014, equation 5,
-    with bootstraps for the prior). A bootstrap with ties is divided equally. `risks` are the finite
-    risks of n models in N bootstraps, shape (n, N).
+    with bootstraps for the prior). Models tied in a bootstrap share it equally. `risks` are the
+    finite risks of n models in N bootstraps, shape (n, N).
     """
     is_best = is_least(risks)
     return (is_best / is_best.sum(axis=0)).mean(axis=1)
@@ -295,11 +298,10 @@ def best_frequencies(risks: Array) -> NDArray[np.float64]:
 def frequencies_of_few(risks: Array, most: int) -> NDArray[np.float64]:
     """Return p_h* among at most `most` chosen models, and 0 for all others, shape (n,).
 
-    Similar models divide their bootstraps among each other, so a choice by p_h* among all models
-    would favor unusual models. Members are therefore chosen one by one. The first member has the
-    least mean risk. Each further member is most often the best, compared with the members so far,
-    as in the authors' code (recursix/spearmint-salad, greedy.py). Raises ValueError if `most` is
-    less than 1.
+    Similar models split the bootstraps that they win, so a choice by p_h* among all models would
+    favor unusual models. Members are therefore chosen one by one. The first member has the lowest
+    mean risk. Each further member most often beats all members chosen so far, as in the authors'
+    code (recursix/spearmint-salad, greedy.py). Raises ValueError if `most` is less than 1.
     """
     if most < 1:
         raise ValueError(f"an ensemble needs at least 1 model; got {most}")

@@ -1,4 +1,4 @@
-"""The objective as methods see it: the loss, its constraints and bootstraps."""
+"""The objective from a method's point of view: the loss, the constraints and the bootstraps."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ class Bootstraps:
 
     Attributes:
         n: Number of bootstraps.
-        share: Share of the examples that a bootstrap draws, with replacement. A bootstrap with
-            share 0 has each example once.
+        share: Fraction of the examples that a bootstrap draws, with replacement. At 0, the
+            bootstrap contains each example once.
     """
 
     n: int
@@ -32,7 +32,7 @@ class Constraint:
 
     Attributes:
         name: Name of the quantity.
-        bound: Largest allowed value, or the smallest one if `is_at_least`; at least 0.
+        bound: Largest allowed value, or smallest allowed value if `is_at_least`; at least 0.
     """
 
     name: str
@@ -44,15 +44,15 @@ class Constraint:
             raise ValueError(f"the bound of {self.name} must be at least 0; got {self.bound}")
 
     def value(self, measured: Mapping[str, float]) -> float:
-        """Return the measured value such that less is better: mirrored at a smallest value."""
+        """Return the measured value, mirrored if `is_at_least`, so that less is better."""
         value = measured.get(self.name, nan)
         return 2 * self.bound - value if self.is_at_least else value
 
     def excess(self, measured: Mapping[str, float]) -> float:
-        """Return by how much the bound is violated, as a multiple of it; at most 0 if it is met.
+        """Return the violation as a multiple of the bound; at most 0 if the bound is met.
 
-        For a bound of 0, the excess is the quantity itself. If the quantity is missing or not a
-        number, the excess is infinite.
+        For a bound of 0, the excess is the measured quantity itself. If the quantity is missing or
+        not a number, the excess is infinite.
         """
         value = self.value(measured)
         return inf if isnan(value) else (value - self.bound) / (self.bound or 1.0)
@@ -78,7 +78,7 @@ two classes, and ln seconds of 1,000 held-out rows (None if not measured separat
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The metric, the constraints and the size of the data, as methods see them.
+    """The metric, the constraints and the size of the data from a method's point of view.
 
     Attributes:
         metric: Name of the metric.
@@ -87,14 +87,14 @@ class Objective:
         upper: Upper bound of the loss; inf without a bound.
         chance: Loss of the baseline, which uses no features; None if unknown.
         constraints: Constraints on measured quantities.
-        n_rows: Number of training rows in the smallest fold. All numbers are None if unknown.
+        n_rows: Number of training rows in the smallest fold. Unknown numbers are None.
         n_held_out: Number of held-out rows in the smallest fold.
         n_classes: Number of classes; None for regression.
         n_rarest: Number of training rows of the rarest class in the smallest fold.
         n_folds: Number of folds in a full evaluation.
-        n_columns: Number of columns of a table, or of different codes of events.
+        n_columns: Number of columns of a table, or number of distinct event codes.
         earlier_seconds: Run times of algorithms in earlier studies, from `Costs.portable`.
-        epochs: Number of epochs of a full training (t_max); None without training in epochs.
+        epochs: Number of epochs of a full training (t_max); None if models do not train in epochs.
         iterative: Ids of the models that train in epochs.
     """
 

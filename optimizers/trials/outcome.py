@@ -20,7 +20,7 @@ class TrialState(StrEnum):
 
     @property
     def is_told(self) -> bool:
-        """Whether the trial has ended, so that the optimizer is told the outcome."""
+        """Whether the trial has ended and its outcome can be told to the optimizer."""
         return self in (TrialState.COMPLETE, TrialState.STOPPED, TrialState.FAILED)
 
 
@@ -40,7 +40,7 @@ class StepCost:
     Attributes:
         step: Name of the step.
         fold: Number of the fold.
-        seconds: Time to compute the result. For a hit, the time when the result was computed.
+        seconds: Time to compute the result; for a hit, the original computing time.
         load_seconds: Time to read the step's input or its cached result.
         hit: Whether the result came from the cache.
         key: Key of the result.
@@ -63,13 +63,13 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class Pilot:
-    """A fit on few rows, from which the run time of a trial is predicted before the trial starts.
+    """A fit on few rows, used to predict the run time of a trial before the trial starts.
 
     Attributes:
         rows: Number of training rows in the pilot.
         held_out_rows: Number of held-out rows in the pilot.
         steps: Cost of each step of the pilot.
-        seconds: Predicted time within which the trial is likely to end.
+        seconds: Time within which the trial is predicted to end.
         limit_seconds: Time that the trial may take.
         own_seconds: Duration of the pilot, which is part of the trial's cost.
     """
@@ -91,7 +91,7 @@ class Pilot:
 class Evaluation:
     """The outcome of a query that ran to its end.
 
-    For a model that trains in epochs, the loss is that of the best epoch so far.
+    For a model that trains in epochs, the loss is the loss at the best epoch so far.
 
     Attributes:
         loss: Mean of the folds' losses. Smaller is better.
@@ -102,12 +102,12 @@ class Evaluation:
         constraints: Measured quantities by name.
         curve: Mean of the folds' losses after each epoch from the first; empty without epochs.
         fold_curves: Loss of each fold after each epoch.
-        best_epoch: Epoch, from 1, of the least loss in `curve`; None without epochs.
-        resumed_from: Number of epochs trained in earlier trials or, without a curve, number of
+        best_epoch: Epoch with the lowest loss in `curve`, counted from 1; None without epochs.
+        resumed_from: Number of epochs trained in earlier trials or, if there is no curve, number of
             folds served from the cache.
         predictions: Key of the held-out predictions of each fold.
-        trouble: Reason why `curve` ended before the requested epochs; empty if it did not.
-        risks: Loss in each bootstrap of the held-out examples; empty unless the method needs
+        trouble: Reason why `curve` ended before the requested epochs; empty if it is complete.
+        risks: Loss in each bootstrap of the held-out examples; empty unless the method uses
             bootstraps and the evaluation is full.
         load_seconds: Time to load the worker's data and libraries before the trial, which is not
             part of the costs.
@@ -138,7 +138,7 @@ class Failure:
     Attributes:
         kind: Kind of the failure: an error, an exceeded limit, or the death of the worker.
         message: One line for users.
-        traceback: Traceback of the error; empty without one.
+        traceback: Traceback of the error; empty without a traceback.
         step: Name of the step that failed; None if unknown.
         fold: Number of the fold that failed; None if unknown.
         cost_seconds: Measured wall time of the trial.
@@ -161,7 +161,7 @@ class Failure:
     pilot: Pilot | None = None
 
     def __post_init__(self) -> None:
-        # Users of ask and tell may give the kind as a string.
+        # Callers of ask and tell may give the kind as a string.
         object.__setattr__(self, "kind", FailureKind(self.kind))
 
     @property

@@ -14,18 +14,18 @@ from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialSta
 class Trial:
     """A numbered query and its outcome so far.
 
-    A trial with a loss is complete if its query is full, and stopped otherwise. A stopped
-    configuration may be resumed by another trial.
+    A trial with a loss is complete if its query is full, and stopped otherwise. Another trial may
+    resume a stopped configuration.
 
     Attributes:
-        number: Number of the ask that proposed the trial, from 0.
+        number: Number of the ask that proposed the trial, counted from 0.
         query: Configuration and fidelity.
         state: State of the trial.
         evaluation: Outcome of a trial with a loss.
         failure: Outcome of a failed trial.
         attempts: Number of times that the trial was started.
-        deaths: Number of times that the worker died while the trial ran, since the trial was
-            proposed or retried.
+        deaths: Number of worker deaths while the trial ran, since the trial was proposed or
+            retried.
     """
 
     number: int
@@ -70,7 +70,7 @@ class Trial:
     def refit_query(self) -> Query:
         """The query for fitting the trial's final model: all rows, and the best number of epochs.
 
-        A training whose last epoch was its best is completed, except under constraints, because
+        If the last epoch was the best, training runs to the end, except under constraints, because
         measured quantities may grow with the epochs.
         """
         if self.evaluation is None:
@@ -89,19 +89,19 @@ class Trial:
         return replace(self, state=TrialState.FAILED, evaluation=None, failure=failure)
 
     def started(self) -> Self:
-        """Return the trial in state running, with one more attempt."""
+        """Return the trial as running, with one more attempt."""
         return replace(self.waiting(), state=TrialState.RUNNING, attempts=self.attempts + 1)
 
     def waiting(self) -> Self:
-        """Return the trial in state waiting, for another start."""
+        """Return the trial as waiting, for another start."""
         return replace(self, state=TrialState.WAITING, evaluation=None, failure=None)
 
     def died(self) -> Self:
-        """Return the trial in state waiting, after the death of its worker."""
+        """Return the trial as waiting, after the death of its worker."""
         return replace(self.waiting(), deaths=self.deaths + 1)
 
     def retried(self) -> Self:
-        """Return a failed trial in state waiting, after a request to retry the trial."""
+        """Return a failed trial as waiting, after a request to retry the trial."""
         return replace(self.waiting(), deaths=0)
 
     def to_json(self) -> dict[str, Any]:
@@ -112,9 +112,9 @@ class Trial:
     def from_json(
         cls, document: Mapping[str, Any], space: Space, query: Query | None = None
     ) -> Self:
-        """Return the trial of a document from `to_json`.
+        """Return the trial from a document of `to_json`.
 
-        The query is read from the document and checked against `space`, unless `query` is given.
+        Unless `query` is given, the query is read from the document and checked against `space`.
         """
         query = query or Query.from_json(document["query"], space)
         return from_document(cls, {**document, "query": query})

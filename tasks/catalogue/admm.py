@@ -1,8 +1,8 @@
-"""The two spaces of the ADMM paper (Tables A2 and A3), where steps and models differ from FLASH's.
+"""The two spaces of the ADMM paper (Tables A2 and A3); steps and models differ from FLASH's.
 
-Ranges are those of auto-sklearn, the source named by the paper. Options that scikit-learn no longer
-has are replaced by others, so that the counts of hyperparameters match the tables: `criterion` of
-gradient boosting by `init`, `penalty` of logistic regression by an `l1_ratio` of 0 or 1.
+Ranges are those of auto-sklearn, the source named by the paper. Options removed from scikit-learn
+are replaced with others, so that the counts of hyperparameters match the tables: `criterion` of
+gradient boosting with `init`, and `penalty` of logistic regression with an `l1_ratio` of 0 or 1.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""Columns made of two other columns: arithmetic of numbers, interactions of categories.
+"""Columns derived from pairs of columns: arithmetic on numbers, interactions of categories.
 
-Pairs are chosen on the training rows by how much a pair tells about the target, compared with the
-better of its two columns. Missing values stay missing, because imputing comes later.
+Pairs are chosen on the training rows by their information about the target beyond the better column
+of the pair. Missing values stay missing, because imputing comes later.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,12 +40,12 @@ _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
 
 
 def is_number(column: pd.Series) -> bool:
-    """Return whether a column of a canonical frame has numbers, not categories."""
+    """Return whether a column of a canonical frame contains numbers rather than categories."""
     return bool(pd.api.types.is_numeric_dtype(column))
 
 
 class _Combinations(TransformerMixin, BaseEstimator):
-    """Adds up to `n_combinations` columns, each made of two others."""
+    """Adds up to `n_combinations` columns, each derived from two others."""
 
     def __init__(self, n_combinations: int = 16, target: str = "classification") -> None:
         self.n_combinations = n_combinations
@@ -75,8 +75,8 @@ class _Combinations(TransformerMixin, BaseEstimator):
 class ArithmeticCombinations(_Combinations):
     """Differences, products and ratios of two columns of numbers.
 
-    A column's score is computed from the ranks of its values, because trees use only the order of
-    values: an F-test against classes, or the correlation with a numeric target.
+    A column's score is an F-test against classes or the correlation with a numeric target. Scores
+    use the ranks of values, because trees depend only on the order of values.
     """
 
     def _scored(self, X: pd.DataFrame, y: NDArray[Any]) -> Scored:
@@ -140,7 +140,7 @@ class CategoryInteractions(_Combinations):
 
     def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> "pd.Categorical[Any]":
         objects = (X[name].astype(object) for name in (first, second))
-        # If all rows are missing, mapping would return numbers.
+        # If all rows are missing, mapping would return numbers instead of categories.
         a, b = (values.map(str, na_action="ignore").astype("str") for values in objects)
         return pd.Categorical(a + f" {sign} " + b)
 

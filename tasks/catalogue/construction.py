@@ -1,6 +1,7 @@
-"""Matrices made of patient events: each code is counted, summed or averaged (FLASH, section 5).
+"""Matrices built from patient events: each code is counted, summed or averaged (FLASH, section 5).
 
-`REPAIRS` convert the input of a step to data that the step accepts; they are fitted with the step.
+`REPAIRS` convert the input of a step to data that the step accepts, and are fitted together with
+the step.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class EventAggregation(TransformerMixin, BaseEstimator):
-    """One column per code that at least `min_frequency` patients of the training rows have.
+    """One column per code found in at least `min_frequency` patients of the training rows.
 
     Static events, which have no time, are always coded as 1. For other events, the aggregation
-    `binary` is 1 if a row has the code, `count` counts events of the code, `sum` adds their values
-    (1 for an event without a value), and `average` is the mean of existing values (1 if there are
-    none).
+    `binary` is 1 if a row has the code, `count` counts the code's events, `sum` adds the events'
+    values (1 for an event without a value), and `average` is the mean of existing values (1 if
+    there are none).
     """
 
     def __init__(self, min_frequency: int = 3, aggregation: str = "count") -> None:
@@ -56,7 +57,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: "EventRows") -> sparse.csr_array:
-        """Return the matrix, shape (rows, chosen codes)."""
+        """Return the matrix of codes, shape (rows, chosen codes)."""
         position = {code: i for i, code in enumerate(self.codes_)}
         column_of = np.array([position.get(code, -1) for code in X.codes], dtype=np.int32)
         event = positions(X.start, X.stop)
@@ -97,7 +98,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of a sparse matrix, each with one or more events, ordered by row and column.
+    """Cells of a sparse matrix, each containing one or more events, ordered by row and column.
 
     Attributes:
         order: Original positions of the events, sorted by cell, shape (events,).
@@ -120,8 +121,8 @@ class Cells:
         matrix = sparse.csr_array(
             (positions, column, offsets.astype(np.int32)), shape=(len(offsets) - 1, width)
         )
-        # Two transpositions are two counting sorts, in linear time. Events of a cell keep their
-        # order, so sums of floats do not depend on neighboring rows.
+        # Two transpositions amount to two counting sorts, in linear time. Events of a cell keep
+        # their order, so sums of floats do not depend on neighboring rows.
         matrix = matrix.tocsc().tocsr()
         is_first = np.diff(matrix.indices, prepend=-1) != 0
         is_first[matrix.indptr[:-1][np.diff(matrix.indptr) > 0]] = True
@@ -148,20 +149,20 @@ class Cells:
         return type(self)(self.order[events], first, self.column[kept], offsets, self.width)
 
     def total(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the sum of each cell's values; `values` are in the order of `order`."""
+        """Return the sum of each cell's values; `values` follow the order in `order`."""
         return np.bincount(self.of_event, values).astype(np.float64, copy=False)
 
 
 def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the start of each of several contiguous pieces, and the end of the last piece."""
+    """Return the start of each contiguous piece, and the end of the last piece."""
     return np.append(0, np.cumsum(lengths))
 
 
 class ToDense(TransformerMixin, BaseEstimator):
-    """Transformer of a sparse matrix to a dense array."""
+    """Transformer that converts a sparse matrix to a dense array."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Do nothing, because nothing is learned."""
+        """Do nothing, because the conversion learns nothing."""
         self.n_features_in_ = X.shape[1]
         return self
 
@@ -200,7 +201,7 @@ class ClipNegatives(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the matrix without negative numbers."""
+        """Return the matrix with negative numbers set to 0."""
         if not sparse.issparse(X):
             return np.maximum(X, 0)
         clipped = X.copy()
@@ -212,7 +213,7 @@ class ClipNegatives(TransformerMixin, BaseEstimator):
 
 
 class BoundCategories(TransformerMixin, BaseEstimator):
-    """Transformer of tables that makes a column's rarest categories missing if it has too many."""
+    """Transformer of tables that drops a column's rarest categories if there are too many."""
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the most frequent categories of each column."""
@@ -226,7 +227,7 @@ class BoundCategories(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Return the table with all but the frequent categories missing."""
+        """Return the table with all but the frequent categories marked as missing."""
         validate_data(self, X, reset=False, skip_check_array=True)
         return X.assign(
             **{
@@ -249,7 +250,8 @@ REPAIRS: Mapping[str, Callable[[], Any]] = {
 def repairs_of(flags: Flags, values: Mapping[str, Any], layout: str) -> tuple[str, ...]:
     """Return the repairs that an algorithm needs for data of this layout, in order.
 
-    Negative numbers are clipped even if the training rows have none, because held-out rows may.
+    Negative numbers are clipped even if the training rows contain none, because held-out rows may
+    contain some.
     """
     repairs = []
     if layout == "frame" and flags.few_categories:

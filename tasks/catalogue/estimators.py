@@ -1,7 +1,7 @@
-"""scikit-learn's estimators with arguments as in the tables of the papers.
+"""scikit-learn's estimators with arguments as in the papers' tables.
 
-Each estimator is a function of a table's hyperparameters, or a class if its behavior depends on
-data.
+Each estimator is a function of the hyperparameters in a table, or a class if its behavior depends
+on data.
 """
 
 from typing import Any, Self
@@ -51,7 +51,7 @@ _PASSIVE = {"penalty": None, "tol": None}
 
 
 def robust_scaler(*, q_min: float, q_max: float, **arguments: Any) -> RobustScaler:
-    """Return a scaler by the range between two quantiles, each from 0 to 1."""
+    """Return a scaler that uses the range between two quantiles, each from 0 to 1."""
     return RobustScaler(quantile_range=(100 * q_min, 100 * q_max), **arguments)
 
 
@@ -62,7 +62,7 @@ def discretizer(**arguments: Any) -> KBinsDiscretizer:
 
 
 class Polynomial(PolynomialFeatures):
-    """Polynomial features; unlike scikit-learn's class, also for read-only sparse matrices."""
+    """Polynomial features; unlike scikit-learn's class, accepts read-only sparse matrices."""
 
     def transform(self, X: Any) -> Any:
         """Return the products of columns, shape (n, products)."""
@@ -72,7 +72,7 @@ class Polynomial(PolynomialFeatures):
 def feature_agglomeration(
     *, n_clusters: int, linkage_and_metric: str, pooling: str
 ) -> FeatureAgglomeration:
-    """Return hierarchical clustering of columns; linkage and metric are one hyperparameter."""
+    """Return hierarchical clustering of columns, with linkage and metric as one hyperparameter."""
     linkage, metric = linkage_and_metric.split("+")
     return FeatureAgglomeration(
         n_clusters=n_clusters, linkage=linkage, metric=metric, pooling_func=_POOLING[pooling]
@@ -80,10 +80,10 @@ def feature_agglomeration(
 
 
 class _KeepsOneColumn:
-    """A selection that keeps the column with the highest univariate score rather than none."""
+    """A selection that keeps the column with the highest univariate score instead of no column."""
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit the selection; if it keeps no column, choose the one with the highest score."""
+        """Fit the selection; if no column is selected, keep the column with the highest score."""
         vars(self).pop("only_column_", None)
         super().fit(X, y)  # type: ignore[misc]
         if not super()._get_support_mask().any():  # type: ignore[misc]
@@ -111,7 +111,7 @@ class SelectByModel(_KeepsOneColumn, SelectFromModel):
 
 
 class SelectByPercentile(_KeepsOneColumn, SelectPercentile):
-    """Selection of a share of the columns."""
+    """Selection of a percentage of the columns."""
 
 
 class SelectByScore(_KeepsOneColumn, GenericUnivariateSelect):
@@ -119,12 +119,12 @@ class SelectByScore(_KeepsOneColumn, GenericUnivariateSelect):
 
 
 def select_by_extra_trees(**arguments: Any) -> SelectByModel:
-    """Return a selection of columns whose importance to extra trees exceeds the mean."""
+    """Return a selection of columns with above-mean importance to extra trees."""
     return SelectByModel(ExtraTreesClassifier(**arguments), threshold="mean")
 
 
 def select_by_extra_trees_regressor(**arguments: Any) -> SelectByModel:
-    """Return a selection of columns whose importance to extra regression trees exceeds the mean."""
+    """Return a selection of columns with above-mean importance to extra regression trees."""
     return SelectByModel(ExtraTreesRegressor(**arguments), threshold="mean")
 
 
@@ -139,12 +139,12 @@ def select_by_lasso(**arguments: Any) -> SelectByModel:
 
 
 def select_percentile(*, percentile: int, score: str = "f_classif") -> SelectByPercentile:
-    """Return a selection of the share of columns with the highest scores."""
+    """Return a selection of the percentage of columns with the highest scores."""
     return SelectByPercentile(_SCORES[score], percentile=percentile)
 
 
 def select_univariate(*, param: float, mode: int, score: str) -> SelectByScore:
-    """Return a selection by p-value; mode 0 bounds false positives, 1 false discoveries."""
+    """Return a selection by p-value; mode 0 bounds false positives, mode 1 false discoveries."""
     return SelectByScore(_SCORES[score], mode=_MODES[mode], param=param)
 
 
@@ -156,7 +156,7 @@ def select_by_p_value(*, alpha: float, mode: int) -> SelectByScore:
 def ada_boost_classifier(
     *, max_depth: int, splitter: str = "best", random_state: int | None = None, **arguments: Any
 ) -> AdaBoostClassifier:
-    """Return AdaBoost with trees of a given depth, seeded by AdaBoost itself."""
+    """Return AdaBoost with trees of a given depth, seeded by AdaBoost."""
     tree = DecisionTreeClassifier(max_depth=max_depth, splitter=splitter)
     return AdaBoostClassifier(tree, random_state=random_state, **arguments)
 
@@ -170,24 +170,24 @@ def ada_boost_regressor(
 
 
 def linear_discriminant(*, shrinkage: float | str | None, tol: float) -> LinearDiscriminantAnalysis:
-    """Return linear discriminant analysis with the solver that the shrinkage needs."""
+    """Return linear discriminant analysis with the solver required by the shrinkage."""
     if shrinkage is None:
         return LinearDiscriminantAnalysis(solver="svd", tol=tol)
     return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage, tol=tol)
 
 
 class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
-    """Quadratic discriminant analysis, even if a class has no more rows than there are columns.
+    """Quadratic discriminant analysis that accepts classes with no more rows than columns.
 
-    The default solver of scikit-learn 1.9 rejects this case, so another solver with shrunk
-    covariances is used.
+    The default solver of scikit-learn 1.9 rejects such classes, so a solver with shrunk covariances
+    is used for them.
     """
 
     def __init__(self, reg_param: float = 0.5) -> None:
         super().__init__(reg_param=reg_param)
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit with a solver that the number of rows of the smallest class allows."""
+        """Fit with a solver suited to the number of rows in the smallest class."""
         smallest = np.unique(y, return_counts=True)[1].min()
         is_flat = smallest <= X.shape[1]
         self.solver = "eigen" if is_flat else "svd"
@@ -243,9 +243,9 @@ def mlp(**arguments: Any) -> MLPClassifier:
 class LayerwiseMLP(MLPClassifier):
     """A neural network with a separate L2 penalty `alphas[l]` on the weights of each layer.
 
-    `alphas[l] W_l / n` is added to the gradient of layer l, and half of `alphas[l] |W_l|^2 / n` to
-    the loss (ensemble SMBO, seventh space). The number of penalties is the number of hidden layers
-    plus 1.
+    The gradient of layer l includes `alphas[l] W_l / n`, and the loss includes half of `alphas[l]
+    |W_l|^2 / n` (ensemble SMBO, seventh space). The number of penalties is the number of hidden
+    layers plus 1.
     """
 
     def __init__(
@@ -297,5 +297,5 @@ def mlp_regressor(
 
 
 def kernel_svm_regressor(**arguments: Any) -> TransformedTargetRegressor:
-    """Return support vector regression of the standardized target; epsilon is in deviations."""
+    """Return support vector regression of the standardized target, including epsilon."""
     return TransformedTargetRegressor(SVR(**arguments), transformer=StandardScaler())

@@ -1,8 +1,7 @@
-"""Matrices made of patient events, as in clinical modeling: windows, recency, values, age.
+"""Matrices built from patient events, as in clinical modeling: windows, recency, values, age.
 
-A block of columns is one aggregation, such as `count`, in one time window, for all codes of one
-level. Cells without an event are 0; the column `has` or `count` of a code tells whether a 0 is a
-value.
+A block of columns is one aggregation, such as `count`, over one time window, for all codes of one
+level. Cells without an event are 0; a code's column `has` or `count` shows whether a 0 is a value.
 """
 
 from collections import Counter, defaultdict
@@ -65,12 +64,14 @@ class Block:
     """A block of columns.
 
     Attributes:
-        aggregation: With one column per code: `has`, `count`, `recency`, `values` (number of events
-            with a value), `sum`, `mean`, `min`, `max`, `last`, `slope`, or `is` for static events.
-            Without codes: `person` (age in years, NaN without a birth, and days since the first
-            event) or `activity` (number of events, and of days with events).
+        aggregation: Name of the aggregation. With one column per code: `has`, `count`, `recency`,
+            `values` (number of events with a value), `sum`, `mean`, `min`, `max`, `last`, `slope`,
+            or `is` for static events. Without codes: `person` (age in years, NaN without a birth,
+            and days since the first event) or `activity` (number of events, and number of days with
+            events).
         window: Days to look back; None for the whole history.
-        level: 0 for codes, -1 for parents of codes, or the number of a level of prefixes.
+        level: Level of the names: 0 for codes, -1 for parents of codes, or the number of a level of
+            prefixes.
     """
 
     aggregation: str
@@ -79,7 +80,7 @@ class Block:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the columns describe the whole row, not a code."""
+        """Whether the columns describe a whole row instead of a code."""
         return self.aggregation in ("person", "activity")
 
     def __str__(self) -> str:
@@ -96,7 +97,7 @@ PERSON, FACTS = Block("person"), Block("is")
 
 @dataclass(frozen=True)
 class NameLevel:
-    """The names of a level (codes, prefixes or parents), and which codes belong to each name.
+    """The names of a level (codes, prefixes or parents), and the codes covered by each name.
 
     Attributes:
         names: Distinct names, sorted.
@@ -111,7 +112,7 @@ class NameLevel:
 
     @classmethod
     def of(cls, names_of_codes: Sequence[Sequence[str]]) -> Self:
-        """Make a level from the names of each code."""
+        """Build a level from the names of each code."""
         names = sorted({name for of_code in names_of_codes for name in of_code})
         position = {name: i for i, name in enumerate(names)}
         columns = [position[name] for of_code in names_of_codes for name in of_code]
@@ -119,7 +120,7 @@ class NameLevel:
         return cls(names, offsets_of(lengths), np.array(columns, dtype=np.int32))
 
     def names_of(self, code: int) -> list[str]:
-        """Return the names of a code, given by its position in the vocabulary."""
+        """Return the names of a code, given its position in the vocabulary."""
         columns = self.columns[self.offsets[code] : self.offsets[code + 1]]
         return [self.names[i] for i in columns.tolist()]
 
@@ -136,8 +137,9 @@ class NameLevel:
 class Vocabulary:
     """All names of codes: the sorted codes, their prefixes and their parents.
 
-    `parents` maps each code to all its ancestors. `kept` are the parents that have columns. If
-    `kept` is None, these are all parents of two or more codes, one for each distinct set of codes.
+    `parents` maps each code to all its ancestors. `kept` lists the parents that have columns. If
+    `kept` is None, all parents of two or more codes have columns, one parent for each distinct set
+    of codes.
     """
 
     codes: Sequence[str]
@@ -155,7 +157,7 @@ class Vocabulary:
 
     @cached_property
     def paths(self) -> list[list[str]]:
-        """Prefixes of each code that end before a separator, shortest first, then the code."""
+        """Prefixes of each code that end before a separator, shortest first, and the code."""
         made = []
         for code in self.codes:
             separators = _SEPARATORS_OF_TEXT if " " in code else _SEPARATORS
@@ -165,11 +167,11 @@ class Vocabulary:
 
     @cached_property
     def depths(self) -> range:
-        """Numbers of the levels of prefixes; the last level has only codes with most separators."""
+        """Numbers of the levels of prefixes; the last has only codes with the most separators."""
         return range(1, max(map(len, self.paths), default=0) + 1)
 
     def level(self, number: int) -> NameLevel:
-        """Return a level by its number, see `Block.level`."""
+        """Return a level by its number (see `Block.level`)."""
         if number in self._levels:
             return self._levels[number]
         if number == CODE:
@@ -181,7 +183,7 @@ class Vocabulary:
         return self._levels.setdefault(number, NameLevel.of(names))
 
     def _parents(self) -> list[list[str]]:
-        """Return, for each code, the parents with columns, and the code if it is such a parent."""
+        """Return the parents of each code that have columns, including the code itself."""
         every = {parent for parents in self.parents.values() for parent in parents}
         of_codes = [
             list(dict.fromkeys([*((code,) if code in every else ()), *self.parents.get(code, ())]))
@@ -196,7 +198,7 @@ class Vocabulary:
 def different_parents(
     names_of_codes: Mapping[int, Sequence[str]], parents: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return the parents of two or more codes, sorted; for equal sets of codes, the nearest."""
+    """Return the sorted parents of two or more codes; the nearest one if codes are equal."""
     children: defaultdict[str, list[int]] = defaultdict(list)
     for code, names in names_of_codes.items():
         for name in names:
@@ -211,10 +213,10 @@ def different_parents(
 def blocks_of(
     X: "EventRows", wanted: Sequence[Block], vocabulary: Vocabulary, follow: Sequence[Block] = ()
 ) -> Iterator[Mapping[Block, Matrix]]:
-    """Yield float32 blocks of consecutive rows; shared blocks have all n rows at once.
+    """Yield float32 blocks of consecutive rows; shared blocks contain all n rows at once.
 
-    Shapes are (n, 2) or (n, names of the level). `follow` names blocks that are needed next for the
-    same rows, so that all shared blocks can be made together.
+    Shapes are (n, 2) or (n, number of names in the level). `follow` names blocks needed next for
+    the same rows, so that all shared blocks can be computed together.
     """
     every = [*dict.fromkeys((*wanted, *follow))]
     shared = None if X.shared is None else X.shared.blocks(X, every)
@@ -265,7 +267,7 @@ def joined(pieces: Iterable[Mapping[Block, Matrix]]) -> Mapping[Block, Matrix]:
 def _of_level(
     events: "_Events", values: NDArray[np.float64], level: NameLevel, wanted: Sequence[Block]
 ) -> Iterator[tuple[Block, Matrix]]:
-    """Yield the blocks of one level; `values` has the values of all events, NaN if missing."""
+    """Yield the blocks of one level; `values` contains the values of all events, NaN if missing."""
     if (np.diff(level.offsets) == 1).all():  # each code has one name
         position, column = np.arange(len(events.code)), level.columns[events.code]
         offsets = events.offsets
@@ -299,7 +301,7 @@ def _aggregate(
     value: NDArray[np.float64],
     total: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the aggregation of each cell, from the ages, values and total value of its events."""
+    """Return each cell's aggregation from the ages, values and total value of its events."""
     last = cells.first + cells.count - 1
     made: NDArray[np.float64]
     match aggregation:
@@ -341,8 +343,8 @@ def _matrix(cells: Cells, values: NDArray[np.float64]) -> sparse.csr_array:
 
 
 def _activity(events: "_Events", window: int | None) -> NDArray[np.int64]:
-    """Return the numbers of events, and of days with events, of each row in a window."""
-    # A window ends with the last event, so it contains the last event of each of its days.
+    """Return each row's number of events and number of days with events in a window."""
+    # A window ends with the last event, so the last event of each day in a window counts.
     is_last_of_day = np.diff(events.time // DAY, append=0) != 0
     is_last_of_day[events.offsets[1:][np.diff(events.offsets) > 0] - 1] = True
     inside = np.ones(len(events.age), bool) if window is ALL else events.age <= window * DAY
@@ -352,11 +354,11 @@ def _activity(events: "_Events", window: int | None) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """Events of rows, in order of time: row i has the events from offset i to i + 1.
+    """Events of rows in order of time: row i has the events from offset i to offset i + 1.
 
-    `position` is in the table of events, `code` in the vocabulary; `time` is in microseconds since
-    1970, and `age` in microseconds before the prediction time. All four have shape (events,), and
-    `offsets` has shape (rows + 1,).
+    `position` is an index into the table of events, and `code` an index into the vocabulary; `time`
+    is in microseconds since 1970, and `age` in microseconds before the prediction time. All four
+    have shape (events,), and `offsets` has shape (rows + 1,).
     """
 
     position: NDArray[np.int64]
@@ -374,14 +376,14 @@ class _Events:
         return type(self)(*columns, offsets)
 
     def age_at_first(self, default: float) -> NDArray[np.float64]:
-        """Return the age of each row's first event in microseconds, or the default without one."""
+        """Return the age of each row's first event in microseconds; the default if no events."""
         ages, has_any = np.full(len(self.offsets) - 1, default), np.diff(self.offsets) > 0
         ages[has_any] = self.age[self.offsets[:-1][has_any]]
         return ages
 
 
 def _parts(X: "EventRows") -> tuple[_Events, _Events, _Events]:
-    """Return the rows' events that have a time, the facts, and the births."""
+    """Return the rows' timed events, static events, and births."""
     position, lengths = positions(X.start, X.stop), X.stop - X.start
     code = X.events["code"].cat.codes.to_numpy()[position]
     time = _microseconds(X.events["time"])[position]
@@ -435,38 +437,38 @@ _LEAST_PATIENTS = 2
 class EventWindows(TransformerMixin, BaseEstimator):
     """Aggregations of each code in windows that look back from the prediction time.
 
-    A code gets columns if enough training patients have it. Further columns are the age at the
-    prediction time, the days since the first event, and, for each window, the number of events and
-    the number of days with events. Codes of static events (events without a time) that at least two
-    patients have get a column, too. Births are used only for the age. Aggregations of values get
-    columns only if the values of a code differ between events of the training rows; events without
-    a value are ignored in these columns. Of simultaneous events, the last one in the data counts as
-    last.
+    A code gets columns if enough training patients have the code. Further columns are the age at
+    the prediction time, the days since the first event, and, for each window, the number of events
+    and the number of days with events. Static events (events without a time) also get a column for
+    each code that at least two patients have. Births are used only for the age. Aggregations of
+    values get columns only if the values of a code differ between events of the training rows;
+    events without a value are ignored in these columns. Among simultaneous events, the last event
+    in the data counts as last.
 
     Args:
-        windows: Name of a set in `WINDOWS`. A window includes events that are exactly as old as the
-            window is long.
+        windows: Name of a set in `WINDOWS`. A window includes events exactly as old as its length.
         aggregations: Name of a set in `AGGREGATIONS`. `recency` is 1 / (1 + days since the last
             event). `slope` is the least-squares slope of values per day, 0 if all events are less
             than an hour apart. `recency` and `last` always use the whole history.
-        levels: `code`; `prefixes` of codes, which end before a `//`, `/` or `.` (in codes with
-            blanks, only before a `//`); `both`; `parents`, for codes and their ancestors in the
-            data's table of codes; or `all`, for codes, prefixes and ancestors. A prefix covers all
-            codes that begin with it, including codes of new data, and a parent covers all codes
-            below it. If two prefixes cover the same codes, only the longer prefix is used; parents
-            of a single code are skipped. With `prefixes`, a code without a prefix is used itself.
-        scaling: Scaling of counts: `none`; `log1p`; `binary`, which replaces `count` by `has`; or
-            `tfidf`, the code's share of all events of the row in the window, times log((1 +
+        levels: Names to aggregate: `code`; `prefixes` of codes, which end before a `//`, `/` or `.`
+            (in codes with blanks, only before a `//`); `both`; `parents`, for codes and their
+            ancestors in the data's table of codes; or `all`, for codes, prefixes and ancestors. A
+            prefix covers all codes that begin with the prefix, including codes in new data, and a
+            parent covers all its descendants. If two prefixes cover the same codes, only the longer
+            prefix is used; parents of a single code are skipped. With `prefixes`, a code without a
+            prefix is used as is.
+        scaling: Scaling of counts: `none`; `log1p`; `binary`, which replaces `count` with `has`; or
+            `tfidf`, the code's fraction of all events of the row in the window, times log((1 +
             patients) / (1 + patients with the code)) + 1.
-        min_share: Least share of training patients, but at least 2 patients, that must have a code;
-            not for static events.
+        min_share: Minimum fraction of training patients that must have a code, but at least 2
+            patients; does not apply to static events.
 
     Attributes:
         levels_: Chosen codes, prefixes and parents.
         parents_: Chosen parents of each code, including the code itself if it is a parent.
         facts_: Chosen codes of static events.
-        age_: Median age of the training rows in years. If no birth is known, None, and there is no
-            age column.
+        age_: Median age of the training rows in years; None, and no age column, if no birth is
+            known.
     """
 
     def __init__(
@@ -504,7 +506,8 @@ class EventWindows(TransformerMixin, BaseEstimator):
 
         def of_patients(name: str, number: int) -> Any:
             block = blocks[Block(name, ALL, number)]
-            # If each patient has one row, all rows are used: their order does not matter below.
+            # If each patient has one row, all rows are used; the order of rows does not matter
+            # below.
             return block if len(patients) == block.shape[0] else block[patients]
 
         least = max(_LEAST_PATIENTS, ceil(self.min_share * len(patients)))
@@ -562,7 +565,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
     def _columns(
         self, vocabulary: Vocabulary, blocks: Mapping[Block, Matrix]
     ) -> Iterator[sparse.csr_array]:
-        """Yield the columns of rows and static events, then the columns of each block of codes."""
+        """Yield the columns of rows and static events, then those of each block of codes."""
         age, history = blocks[PERSON].T
         of_rows = [] if self.age_ is None else [np.where(np.isnan(age), np.float32(self.age_), age)]
         of_rows.append(history)
@@ -625,11 +628,11 @@ class EventWindows(TransformerMixin, BaseEstimator):
             yield name, members.get(name, level.has_values)
 
     def _needed(self, numbers: Sequence[int]) -> list[Block]:
-        """Return the blocks that the columns of these levels need."""
+        """Return the blocks needed for the columns of these levels."""
         needed = [PERSON, FACTS]
         for window in WINDOWS[self.windows]:
             needed.append(Block("activity", window))
-            # `has` needs no block of its own: its cells are those of `count`.
+            # `has` needs no separate block, because `has` and `count` have the same cells.
             names = dict.fromkeys("count" if n == "has" else n for n in self._aggregations(window))
             needed += [Block(name, window, number) for number in numbers for name in names]
         return needed
@@ -656,9 +659,9 @@ class EventWindows(TransformerMixin, BaseEstimator):
 class _Level:
     """The sorted names of one level that enough training patients have.
 
-    `has_values` marks names with differing values, and `is_mixed` marks those among them for which
-    some events have no value. `rarity` is the inverse document frequency among the training
-    patients.
+    `has_values` marks names with differing values, and `is_mixed` marks the subset of these names
+    for which some events have no value. `rarity` is the inverse document frequency among the
+    training patients.
     """
 
     number: int
@@ -690,8 +693,8 @@ def _n_cells(block: Any) -> NDArray[np.int64]:
 def _extremes(block: Any, values: Any, name: str) -> NDArray[np.float32]:
     """Return the smallest or largest value of each column; 0 for an empty column.
 
-    Blocks do not store zeros: if a column has fewer cells than the block `values`, one of its
-    values is 0.
+    Blocks do not store zeros, so a column with fewer cells than in the block `values` has a value
+    of 0.
     """
     least: np.ufunc = getattr(np, f"{name}imum")
     found = getattr(block, name)(axis=0, explicit=True).toarray()
@@ -704,7 +707,7 @@ def _different_prefixes(
     """Yield prefixes of at least `least` codes, unless a longer prefix covers the same codes."""
     paths = [[*enumerate(vocabulary.paths[code], 1)] for code in seen.tolist()]
     n_codes = Counter(chain.from_iterable(paths))
-    # A code without a prefix is used itself.
+    # A code without a prefix is used as is.
     prefixes = {prefix for path in paths for prefix in path[:-1] or path}
     repeated = {
         shorter

@@ -1,14 +1,14 @@
-"""FLASH's steps (Table 5), their counterparts for regression, and spaces made of these steps.
+"""FLASH's steps (Table 5), their counterparts for regression, and spaces built from these steps.
 
-Algorithms are in the order of the table. `interaction_only` and `mode` are whole numbers, to match
-the table's counts of hyperparameters. Class weights reach every classifier that accepts them,
-although the paper's own code did not always pass them on. For regression, a classifier or score
-without a counterpart is replaced by a similar one, such as ridge regression for linear
+Algorithms are in the order of the table. `interaction_only` and `mode` are integers, to match the
+table's counts of hyperparameters. Class weights are passed to every classifier that accepts
+weights, although the paper's own code did not always do so. For regression, a classifier or score
+without a counterpart is replaced with a similar one; for example, ridge regression replaces linear
 discriminants.
 
-The seven spaces of a single model are those of Levesque, Gagne and Sabourin (2016). They have no
-earlier steps, except that data is standardized for models that use distances. A number of columns
-given as a ratio is at least 1.
+The seven single-model spaces come from Levesque, Gagne and Sabourin (2016). These spaces have no
+steps before the model, except that data are standardized for models that use distances. A number of
+columns given as a ratio is at least 1.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ _KERNELS_WITH_OFFSET = {"sigmoid": "coef0 gamma", "poly": "degree coef0 gamma"}
 
 
 def _kernels(default_gamma: float, **kernels: str) -> Group:
-    """Return a choice of kernels, and each kernel's own hyperparameters, `kernel.argument`."""
+    """Return a choice of kernels, and the hyperparameters of each, named `kernel.argument`."""
     kernel = choice(kernel=list(kernels), default="rbf")
     group = [*kernel]
     for value, arguments in kernels.items():
@@ -106,7 +106,7 @@ def _forest_of_numbers(estimator: str, *, bootstrap: bool, **more: Any) -> Algor
 
 
 def percentile_of(score: str) -> Algorithm:
-    """Declare the selection of a share of the columns by a score."""
+    """Declare the selection of a percentage of the columns by a score."""
     percentile, fixed = whole(percentile=(1, 99, 50)), {"score": score}
     return declare(f"{OWN}.select_percentile", percentile, fixed=fixed)
 

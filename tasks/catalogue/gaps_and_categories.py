@@ -1,4 +1,4 @@
-"""Imputation with indicators of missing values, and encoders of categories with hyperparameters."""
+"""Imputation with missing-value indicators, and category encoders with hyperparameters."""
 
 from operator import methodcaller
 from typing import Any, Self
@@ -18,9 +18,9 @@ _PARTS = 5
 
 
 def imputer_with_indicators() -> ColumnTransformer:
-    """Impute medians and add indicators; missing categories become a category of their own.
+    """Impute medians and add indicators; missing categories become a separate category.
 
-    Names of new columns begin with the transformer's name, so they do not clash with columns of the
+    Names of new columns begin with the transformer's name to avoid clashes with columns of the
     table.
     """
     numbers = make_column_selector(dtype_include="number")
@@ -51,7 +51,7 @@ def one_hot_encoder(*, min_frequency: int) -> ColumnTransformer:
 
 
 def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
-    """Encode categories as whole numbers; rare categories share a number, unseen ones get -1."""
+    """Encode categories as integers; rare categories share a number, and unseen ones get -1."""
     encoder = OrdinalEncoder(
         min_frequency=min_frequency, handle_unknown="use_encoded_value", unknown_value=-1
     )
@@ -61,7 +61,7 @@ def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
 def target_encoder(
     *, smooth: float, target: str = "classification", random_state: int | None = None
 ) -> ColumnTransformer:
-    """Encode categories by mean target or class shares, smoothed by the overall mean."""
+    """Encode categories by mean target or class frequencies, smoothed toward the overall mean."""
     kind = "continuous" if target == "regression" else "auto"
     parts = (KFold if target == "regression" else StratifiedKFold)(
         _PARTS, shuffle=True, random_state=random_state
@@ -74,7 +74,7 @@ class OutOfFoldEncoder(TargetEncoder):
     """scikit-learn's target encoder, extended to any class labels and to few rows.
 
     `fit_transform` encodes each part of the training rows by the targets of the other parts.
-    `transform` would use a row's own target, which leaks it to the model.
+    `transform` would use a row's own target, which would leak the target to the model.
     """
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -86,7 +86,7 @@ class OutOfFoldEncoder(TargetEncoder):
         return super().fit_transform(X, self._targets(y))
 
     def _targets(self, y: Any) -> NDArray[Any]:
-        """Return numbers, or classes as positions; use fewer parts if rows are few."""
+        """Return numbers, or classes as positions; reduce the number of parts if rows are few."""
         numbers = np.asarray(y)
         largest = len(numbers)
         if self.target_type != "continuous":

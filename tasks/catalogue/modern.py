@@ -1,14 +1,14 @@
-"""The modern spaces: each model gets only the preparation that can help this model.
+"""The modern spaces, in which each model gets only the preparation that can help it.
 
 Boosted trees read missing values and categories of a table directly. For all other models, missing
-values are imputed and categories encoded; for all but trees, columns are also rescaled. Ranges of
-scikit-learn's histogram boosting come from our own measurements; ranges of the other boosting
-libraries cover AutoGluon's portfolios (package autogluon.tabular 1.6, configs/zeroshot).
+values are imputed and categories encoded; except for trees, columns are also rescaled. The ranges
+for scikit-learn's histogram boosting come from our own measurements; the ranges for the other
+boosting libraries cover AutoGluon's portfolios (package autogluon.tabular 1.6, configs/zeroshot).
 
-`portfolios` has configurations to start a search with. They did well on other data and were chosen
-greedily, as in auto-sklearn 2 (Feurer et al. 2022, section 4), independent of the user's table.
-`tests/benchmarks/run flows/portfolio` makes the portfolios and measures their benefit on other
-data.
+`portfolios` lists configurations to start a search with. The configurations did well on other data
+and were chosen greedily, as in auto-sklearn 2 (Feurer et al. 2022, section 4), independently of the
+user's table. `tests/benchmarks/run flows/portfolio` builds the portfolios and measures their
+benefit on other data.
 """
 
 import json
@@ -291,7 +291,7 @@ _BOOSTED_TREES_OF_SPARSE = tuple(
 
 
 def _space(name: str, first: Sequence[Step], models: Sequence[Algorithm], **more: Any) -> Space:
-    """Return a space of the steps `first`, followed by the steps of all modern spaces."""
+    """Return a space with the steps `first`, followed by the steps common to all modern spaces."""
     is_numbers = more.get("target") == "regression"
     score, balance = ("f_regression", ()) if is_numbers else ("f_classif", (BALANCE,))
     preprocess = step(
@@ -340,7 +340,7 @@ _MANY_CLASSES, _MANY_COLUMNS, _MOST_NEIGHBOURS = 100, 2_000, 100_000
 def portfolio_of(space: Space, objective: Objective | None = None) -> list[Configuration]:
     """Return the configurations to start with, in order; empty if the space has no portfolio.
 
-    If libraries of the extra `boosting` are missing, the list without their models is used.
+    If libraries of the extra `boosting` are missing, a list without their models is used.
     Configurations outside the space are skipped. For more than 100 classes or 2,000 columns, and at
     most 100,000 rows, nearest neighbors and ridge regression come first, because other models take
     too long.
@@ -358,6 +358,6 @@ def _of_space(path: Path, space: Space) -> Iterator[Configuration]:
     for document in known:
         try:
             yield Configuration.from_json(document, space)
-        # A user's space may have the name of a built-in one.
+        # A user's space may have the same name as a built-in space.
         except (UnknownName, KeyError, ValueError):
             continue

@@ -1,7 +1,7 @@
 """Short forms for declaring hyperparameters and algorithms, and shared hyperparameters.
 
-A group is a list of hyperparameters and their conditions. Their order does not matter, because
-ConfigSpace sorts them by name.
+A group is a list of hyperparameters and their conditions. The order of hyperparameters does not
+matter, because ConfigSpace sorts them by name.
 """
 
 import re
@@ -67,14 +67,14 @@ def only_if(parent: Group, values: Any, children: Group) -> Group:
 
 
 def space_of(*groups: Group) -> ConfigurationSpace:
-    """Return the ConfigSpace of all hyperparameters in some groups."""
+    """Return a ConfigSpace of all hyperparameters in the given groups."""
     space = ConfigurationSpace()
     space.add([part for group in groups for part in group])
     return space
 
 
 def declare(estimator: str, *groups: Group, name: str = "", **more: Any) -> Algorithm:
-    """Declare an algorithm with groups of hyperparameters; `more` are other fields of `Algorithm`.
+    """Declare an algorithm with groups of hyperparameters; `more` sets other fields of `Algorithm`.
 
     The default id is the estimator's name in snake case, without Classifier or Regressor.
     """
@@ -121,18 +121,18 @@ def step(name: str, *algorithms: Algorithm, fixed: bool = False) -> Step:
 
 
 def twin_of(algorithm: Algorithm, estimator: str, **changes: Any) -> Algorithm:
-    """Return the regressor that corresponds to a classifier; regressors take no class weights."""
+    """Return the regressor that corresponds to a classifier, without class weights."""
     flags = replace(algorithm.flags, weights="none")
     return replace(algorithm, estimator=estimator, flags=flags, **changes)
 
 
 def chosen(among: Step, *ids: str) -> tuple[Algorithm, ...]:
-    """Return some algorithms of a step, in the order of `ids`."""
+    """Return selected algorithms of a step, in the order of `ids`."""
     return tuple(map(among.algorithm, ids))
 
 
 def splits() -> Group:
-    """Return hyperparameters for the least numbers of rows in tree nodes."""
+    """Return hyperparameters for the minimum numbers of rows in tree nodes."""
     return whole(min_samples_split=(2, 20, 2), min_samples_leaf=(1, 20, 1))
 
 
@@ -152,7 +152,7 @@ def criterion() -> Group:
 
 
 def fast_ica(whitening: str, *groups: Group, **more: Any) -> Algorithm:
-    """Declare independent component analysis, with a number of components if it whitens."""
+    """Declare independent component analysis; the number of components applies with whitening."""
     whiten = choice(whiten=[whitening, "false"], default="false")
     return declare(
         "sklearn.decomposition.FastICA",

@@ -1,6 +1,6 @@
 """Steps before feature preprocessing: imputing, encoding, rescaling, balancing of classes.
 
-Sources: first two blocks of FLASH's Table 5, and the scalers in ADMM's Table A2.
+Sources: the first two blocks of FLASH's Table 5, and the scalers in ADMM's Table A2.
 """
 
 from typing import Any
@@ -29,14 +29,14 @@ def by_kind(numbers: Any, categories: Any, **options: Any) -> ColumnTransformer:
 
 
 def make_imputer(strategy: str = "median") -> ColumnTransformer:
-    """Impute medians by default; missing categories become a category of their own."""
+    """Impute medians by default; missing categories become a separate category."""
     numbers = SimpleImputer(strategy=strategy, keep_empty_features=True)
     constant = SimpleImputer(strategy="constant", fill_value="(missing)", keep_empty_features=True)
     return by_kind(numbers, constant).set_output(transform="pandas")
 
 
 def make_encoder() -> ColumnTransformer:
-    """Encode categories one-hot; categories not seen in training become zeros in all columns."""
+    """Encode categories one-hot; categories unseen in training become zeros in all columns."""
     one_hot = OneHotEncoder(
         max_categories=MAX_CATEGORIES + 1, handle_unknown="ignore", sparse_output=False
     )

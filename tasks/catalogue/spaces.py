@@ -1,4 +1,4 @@
-"""Spaces by the name given to `--space`, and the part of a space that this machine can use.
+"""Spaces by the name given to `--space`, and the part of a space usable on this machine.
 
 Cheap to import, because help and completion list the names of spaces: each space is imported on
 demand. Algorithms may require libraries that a machine lacks; the flow that starts a study decides
@@ -63,7 +63,7 @@ _OPENMP = "brew install libomp, apt-get install libgomp1, or dnf install libgomp
 
 @dataclass(frozen=True, slots=True)
 class MissingLibrary:
-    """A library that algorithms need but this machine lacks; `is_optional` if it is in an extra."""
+    """A library that algorithms need but this machine lacks; `is_optional` if part of an extra."""
 
     package: str
     reason: str
@@ -75,13 +75,13 @@ class MissingLibrary:
 
 
 def missing_library(package: str) -> MissingLibrary | None:
-    """Return the reason why a package cannot be used, with a remedy; None if it can be used."""
+    """Return the reason why a package cannot be used, with a remedy; None if usable."""
     if package in sys.modules and sys.modules[package] is not None:
         return None
     extra = EXTRAS.get(package)
     remedy = f"pip install '{f'prefect-tune[{extra}]' if extra else package}'"
     spec = None
-    with suppress(ModuleNotFoundError):  # if the parent package of a dotted name is missing
+    with suppress(ModuleNotFoundError):  # raised if the parent package of a dotted name is missing
         spec = find_spec(package)
     if spec is None:
         return MissingLibrary(package, "is not installed", remedy, is_optional=extra is not None)
@@ -90,9 +90,9 @@ def missing_library(package: str) -> MissingLibrary | None:
     from prefect_tune.tasks.threads import one_thread  # noqa: PLC0415 - completion needs only names
 
     try:
-        with one_thread():  # the library reads the number of threads when it is loaded
+        with one_thread():  # the library reads the number of threads on loading
             import_module(package)
-    except Exception as error:  # OSError, or the library's own error
+    except Exception as error:  # OSError or the library's own error
         text = str(error).strip() or type(error).__name__
         remedy = _OPENMP if re.search("libg?omp", text) else f"reinstall it, {remedy}"
         return MissingLibrary(package, f"cannot be loaded ({text.splitlines()[0]})", remedy)
@@ -100,7 +100,7 @@ def missing_library(package: str) -> MissingLibrary | None:
 
 
 def missing_libraries(algorithms: "Iterable[Algorithm]") -> tuple[MissingLibrary, ...]:
-    """Return the libraries that the algorithms require but this machine cannot use."""
+    """Return the libraries required by the algorithms but unusable on this machine."""
     required = dict.fromkeys(package for a in algorithms for package in a.requires)
     return tuple(missing for package in required if (missing := missing_library(package)))
 
@@ -118,7 +118,7 @@ def algorithms_of(space: "Space") -> "tuple[Algorithm, ...]":
 
 
 def usable_part(space: "Space") -> "Space":
-    """Return the part of a space that this machine can use; raise `BadInput` if a step is empty."""
+    """Return the part of a space usable on this machine; raise `BadInput` if a step is empty."""
     missing = {library.package for library in missing_libraries(algorithms_of(space))}
     if not missing:
         return space

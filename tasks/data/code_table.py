@@ -1,8 +1,8 @@
 """Descriptions and ancestors of event codes, from tables that come with the events.
 
-MEDS has such a table in `metadata/codes.parquet`, OMOP in `concept` and `concept_ancestor`. Only
-codes of the data and their ancestors are kept. This module reads no files, because cache keys of
-estimators for events depend on the source of this module.
+MEDS stores these tables in `metadata/codes.parquet`, and OMOP in `concept` and `concept_ancestor`.
+Only codes that occur in the data, and their ancestors, are kept. This module reads no files,
+because cache keys of estimators for events depend on the source of this module.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,12 +27,12 @@ def code_table(
     Args:
         codes: The codes of the data.
         descriptions: Descriptions by code; other codes are ignored.
-        parents: Parents by code; a code among its own parents is ignored.
+        parents: Parents by code; a code listed as its own parent is ignored.
         where: Name of the file with the parents, for messages.
 
     Returns:
         Columns code (sorted, unique), description (empty if unknown) and parents (sorted list of
-        all ancestors). None if there are neither descriptions nor parents.
+        all ancestors). None if neither descriptions nor parents are known.
 
     Raises:
         BadInput: If a code is an ancestor of itself; the message names the codes of the loop.
@@ -64,7 +64,7 @@ def code_table(
 
 
 def as_frames(table: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
-    """Return the frames in which a table is stored, without lists; empty for None."""
+    """Return the frames that store a table, without list columns; empty for None."""
     if table is None:
         return {}
     pairs = table[["code", "parents"]].explode("parents").dropna()
@@ -75,7 +75,7 @@ def as_frames(table: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
 
 
 def from_frames(parts: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
-    """Return the table of stored frames; None for data sets of early versions, which have none."""
+    """Return the table from stored frames; None for early data sets, which have no table."""
     if DESCRIPTIONS not in parts:
         return None
     table = parts[DESCRIPTIONS].astype(str)

@@ -1,8 +1,8 @@
 """Synthetic patient cohorts with a planted signal, for demonstrations and tests.
 
-Patients order medications. Each order has a value and gives an event for the medication and one for
-the medication's drug class. Cases order slightly more of everything, but the signal is in a few
-main codes: either in the presence, the number, the total value or the average value of their
+Patients have medication orders. Each order has a value and produces one event for the medication
+and one for the medication's drug class. Cases have slightly more orders of all kinds, but the
+signal is in a few main codes: in the presence, number, total value or average value of their
 orders. Each of these four families needs a different feature construction. Some rare codes are
 informative, others are not. One code leaks the class, but only after the prediction time.
 
@@ -43,13 +43,13 @@ class CohortSpec:
     """Options of a cohort.
 
     Attributes:
-        n_patients: Number of patients, one row each; half of them are cases.
+        n_patients: Number of patients, one row each; half of the patients are cases.
         seed: Source of all randomness.
-        family: Aggregation of the main codes that tells the classes apart.
+        family: Aggregation of the main codes that distinguishes the classes.
         rare_cover: Mean number of informative rare codes per patient.
         noise_codes: Number of uninformative codes, with 1 to 4 orders each.
-        first: Keep only the first patients, this many; None for all. A larger number adds patients
-            and leaves the others unchanged.
+        first: Number of patients to keep, counted from the first; None for all. A larger number
+            adds patients and leaves the others unchanged.
     """
 
     n_patients: _Patients = 3000
@@ -160,7 +160,7 @@ def generate(spec: CohortSpec) -> Cohort:
             "patient_id": patient[by_time],
             "timestamp": time[by_time],
             "event_id": pd.Categorical.from_codes(code[by_time], categories=pd.Index(names)),
-            # MEDS stores single precision, so all values are rounded to it.
+            # MEDS stores single precision, so all values are rounded accordingly.
             "value": value[by_time].astype(np.float32).astype(np.float64),
         }
     )
@@ -204,10 +204,10 @@ class _Orders(NamedTuple):
 
 
 def _orders(spec: CohortSpec, is_case: Cases, rng: Generator) -> _Orders:
-    """Draw all orders; common medications fill up the means of Table 3.
+    """Draw all orders; common medications make up the means of Table 3.
 
-    Numbers of orders tell the classes apart only through their means. Every patient orders at least
-    one common medication. The frequencies of common medications follow Zipf's law.
+    Numbers of orders distinguish the classes only through their means. Every patient orders at
+    least one common medication. The frequencies of common medications follow Zipf's law.
     """
     family, planted = spec.family, list[_Orders]()
     for i in range(_MAIN_CODES):
@@ -288,7 +288,7 @@ def _rare_signal(cover: float, is_case: Cases, rng: Generator) -> _Orders:
         from_cases = (left[:, None] % 2 == 0) ^ (rng.random(shape) > _RARE_PURITY)
         drawn = np.where(from_cases, rng.choice(cases, shape), rng.choice(controls, shape))
         patient[left] = drawn
-        left = left[  # if a code has a patient twice, its patients are drawn again
+        left = left[  # redraw the patients of codes in which a patient occurs twice
             (np.diff(np.sort(drawn, axis=1), axis=1) == 0).any(axis=1)
         ]
     names = tuple(f"RARE//S{i:05d}" for i in range(n_codes))
@@ -309,7 +309,7 @@ _COLUMNS = {
 
 
 def write_meds(cohort: Cohort, name: str, folder: Path) -> None:
-    """Write a cohort as the MEDS data set `name`; a missing folder is created."""
+    """Write a cohort as the MEDS data set `name`, creating the folder if missing."""
     is_case = (cohort.labels["label"] == "case").to_numpy()
     by_class = cohort.labels.groupby("label")["patient_id"]
     is_last = by_class.cumcount() >= (0.8 * by_class.transform("size")).round()

@@ -1,10 +1,10 @@
-"""Data sets: a study imports its data set once, and stores it under the digest of the content.
+"""Data sets, which a study imports once and stores under a digest of the content.
 
 Workers, resumed studies and retries read only the stored copy.
 
-A row has the same id in every later data set. The id is a hash of the row's group, key or patient
-or, without them, of the content and time of the row as the schema reads them. It does not depend on
-the order of rows, the file format, the type of numbers or other rows.
+A row has the same id in every later data set. The id is a hash of the row's group, key or patient.
+If all of these are missing, the id is a hash of the row's content and time as read by the schema.
+The id does not depend on the order of rows, the file format, the type of numbers or other rows.
 """
 
 import re
@@ -36,7 +36,7 @@ Label = str | int | float | bool
 
 
 def label_text(label: Label) -> str:
-    """Return one string for all spellings of a class: 1, 1.0, True, `TRUE` and `1` are equal."""
+    """Return the common string for all spellings of a class, such as 1, 1.0, True and `TRUE`."""
     number = TRUTHS.get(str(label), label)
     is_whole = isinstance(number, float) and number.is_integer()
     return str(int(number) if is_whole else number)
@@ -49,21 +49,23 @@ class Dataset:
     Attributes:
         name: The user's name for the data set; does not affect the digest.
         kind: `table` or `events`.
-        X: The rows: a frame of n rows, or the events of n patients.
-        y: Positions in `classes`, or the numbers to predict, shape (n,).
-        classes: The classes in order; empty if the target is a number.
+        X: Features: a frame of n rows, or the events of n patients.
+        y: Targets: positions in `classes`, or numbers to predict, shape (n,).
+        classes: Classes in order; empty if the target is a number.
         groups: Group number of each row, shape (n,); rows of a group stay together. None if rows
             are not grouped.
-        is_test: Whether each row was given as a test row, shape (n,); None if the split decides.
-        aside: Columns of a table that define groups of a constraint but are not features, or None.
+        is_test: Whether each row was given as a test row, shape (n,); None if the split chooses
+            test rows.
+        aside: Columns of a table that define groups of a constraint but are not features; None if
+            absent.
         reader: Reader for later rows. None for events, and for tables whose columns are all plain
             numbers and categories.
         times: Time of each row, shape (n,), if folds look forward in time: datetime64 in UTC, or
-            numbers without a unit. None for events, whose rows have prediction times.
-        ids: Hash of the group or key of each row, shape (n,), equal in later data sets; None if not
+            unitless numbers. None for events, whose rows have prediction times.
+        ids: Hash of each row's group or key, shape (n,), stable across data sets; None if not
             needed.
         notes: Notes for the user on how the input was changed.
-        format: Name of the input's format, see `formats.FORMATS`; empty if loaded from a store.
+        format: Name of the input's format (see `formats.FORMATS`); empty if loaded from a store.
     """
 
     name: str
@@ -89,9 +91,9 @@ class Dataset:
 
     @property
     def learned_classes(self) -> NDArray[Any]:
-        """The classes as models learn them, sorted; empty if the target is a number.
+        """The sorted classes as used in training; empty if the target is a number.
 
-        Classifiers reject fractional numbers as classes, so they learn positions of classes
+        Classifiers reject fractional numbers as classes, so training uses positions of classes
         instead.
         """
         classes = np.array(self.classes)
@@ -100,7 +102,7 @@ class Dataset:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The class of each row as models learn it, or the number to predict, shape (n,)."""
+        """The class of each row as used in training, or the number to predict, shape (n,)."""
         return self.learned_classes[self.y] if self.classes else self.y
 
     @property
@@ -128,7 +130,7 @@ class Dataset:
 
     @cached_property
     def strata(self) -> NDArray[np.int32]:
-        """Stratum of each row for stratified splits: the class, or for numbers the decile."""
+        """Stratum of each row for stratified splits: the class, or the decile of a number."""
         if self.classes:
             return self.y.astype(np.int32)
         n_strata = min(_STRATA, max(1, len(self) // _ROWS_PER_STRATUM))
@@ -141,20 +143,20 @@ class Dataset:
         return self.X.shape[1]
 
     def rows(self, rows: NDArray[np.intp]) -> pd.DataFrame | EventRows:
-        """Return the features of some rows, in that order."""
+        """Return the features of the given rows, in the given order."""
         if isinstance(self.X, EventRows):
             return self.X.take(rows)
         return self.X.iloc[rows].reset_index(drop=True)
 
     @property
     def columns(self) -> pd.DataFrame | None:
-        """The features of a table, and its columns that are not features; None for events."""
+        """The features and other columns of a table; None for events."""
         if not isinstance(self.X, pd.DataFrame):
             return None
         return self.X if self.aside is None else pd.concat([self.X, self.aside], axis=1)
 
     def digest(self) -> str:
-        """Return the digest of the content. The order of rows matters, the file does not."""
+        """Return the digest of the content. The digest depends on the order of rows."""
         return self._digest
 
     @cached_property
@@ -190,11 +192,11 @@ class Dataset:
 
 
 def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
-    """Store a data set unless it is stored already, and return its digest.
+    """Store a data set unless already stored, and return its digest.
 
-    Descriptions of codes and notations of numbers do not affect the digest. If a stored copy has
-    other descriptions, it is rewritten. Its reader accepts the notations of all imported data sets
-    with the same values.
+    Descriptions of codes and notations of numbers do not affect the digest. A stored copy with
+    different descriptions is rewritten. The reader of the stored copy accepts the notations of all
+    imported data sets with the same values.
     """
     digest, reader = dataset.digest(), dataset.row_reader
     record, records = dataset_record(digest), store.records
@@ -223,7 +225,7 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
 
 @lru_cache(maxsize=2)
 def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
-    """Load a data set by its digest, once per process; processes of one user share the arrays.
+    """Load a data set by its digest, once per process; a user's processes share the arrays.
 
     Raises:
         RecordDamaged: If the record is missing or damaged.
@@ -273,9 +275,9 @@ def identity_columns(dataset: Dataset) -> tuple[str, ...]:
 
 
 def common_columns(one: Dataset, other: Dataset) -> tuple[str, ...]:
-    """Return the features that both tables have and that identify rows; empty for events.
+    """Return the features that identify rows and occur in both tables; empty for events.
 
-    Of a date, only the days are used, because its other features depend on whether any date has a
+    Dates contribute only their days, because the other features depend on whether any date has a
     time of day.
     """
     columns = [] if one.row_reader is None else one.row_reader.columns
@@ -287,7 +289,7 @@ def row_ids(dataset: Dataset, columns: Sequence[str] | None = None) -> Hashes:
     """Return the id of each row, shape (n,); raise `BadInput` if a column is missing.
 
     A data set with groups must have been read with `Source.keeps_ids`. Without groups, keys or
-    patients, ids are hashes of the features `columns`, by default of all features.
+    patients, ids are hashes of the features in `columns` (default: all).
     """
     if isinstance(dataset.X, EventRows):
         return value_ids(dataset.X.rows["subject_id"])
@@ -313,14 +315,14 @@ def content_ids(dataset: Dataset, columns: Iterable[str], precision: int | None 
 
 
 def column_hashes(dataset: Dataset, name: str, precision: int | None = SINGLE) -> Hashes:
-    """Return a hash of one feature of each row, shape (n,); `content_ids` adds these up."""
+    """Return a hash of one feature of each row, shape (n,); `content_ids` sums these hashes."""
     if name not in (X := _frame(dataset)):
         raise BadInput(
             f"{dataset.name} has no feature {name!r}, by which the series recognizes rows",
             remedy="restore the column with its former kind (numbers, categories or free text), or "
             "start another --series",
         )
-    if name.endswith(".days"):  # 32 bits cannot tell apart times within a minute
+    if name.endswith(".days"):  # 32 bits cannot distinguish times within a minute
         precision = None
     return _mixed(value_bits(X[name], precision) ^ np.uint64(_hash(name)))
 
@@ -330,12 +332,12 @@ def _frame(dataset: Dataset) -> pd.DataFrame:
 
 
 def settled_columns(before: Dataset, now: Dataset, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that identify rows, without columns that differ in nearly all known rows.
+    """Return the columns that identify rows and stay the same for known rows.
 
-    An example of such a column is the date of a snapshot. Columns are added to the id one by one,
-    in order of decreasing numbers of values. If adding a column makes the share of rows found in
-    both data sets nearly vanish, the column differs and is dropped. If the other columns do not
-    identify rows either, all columns stay.
+    Columns that differ in nearly all known rows are excluded. One example of an excluded column is
+    a snapshot date. Columns are added to the id one by one, in decreasing order of the number of
+    values. If adding a column leaves almost no rows common to both data sets, the column is
+    dropped. If the remaining columns do not identify rows either, all columns stay.
     """
     if not columns:
         return ()
@@ -366,7 +368,7 @@ def settled_columns(before: Dataset, now: Dataset, columns: Sequence[str]) -> tu
 
 
 def value_ids(column: pd.Series) -> Hashes:
-    """Return a hash of each group or patient, shape (n,); 7 equals 7.0, but not 07."""
+    """Return a hash of each group or patient, shape (n,); 7 equals 7.0 but not 07."""
     number, values = pd.factorize(category_texts(column))
     plain = [_NOT_PLAIN.sub(lambda found: found[1] or found[2], str(value)) for value in values]
     return np.array([_hash(text) for text in plain], dtype=np.uint64)[number]
@@ -377,7 +379,7 @@ def _hash(text: str) -> int:
 
 
 def value_bits(column: pd.Series, precision: int | None = SINGLE) -> Hashes:
-    """Return equal bits for equal values, shape (n,): numbers as floats, strings as hashes."""
+    """Return bits that are equal for equal values, shape (n,)."""
     if not isinstance(column.dtype, pd.CategoricalDtype):
         return _number_bits(column.to_numpy(dtype=np.float64), precision)
     texts = [str(category) for category in column.cat.categories]

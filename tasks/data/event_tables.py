@@ -1,4 +1,4 @@
-"""Tables of events and tables of labels, with any of the column names of MEDS and event logs."""
+"""Tables of events and labels, accepting the column names of MEDS and event logs."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -90,9 +90,9 @@ def event_frame(
     value: pd.Series | float = np.nan,
     **more: pd.Series,
 ) -> pd.DataFrame:
-    """Make events for `events_table`; events without a time are static.
+    """Build events for `events_table`; events without a time are static.
 
-    `more` has columns such as `unit`, or `answer` for strings that are never numbers.
+    `more` contains columns such as `unit`, or `answer` for strings that are never numbers.
     """
     columns = {"subject_id": subject_id, "code": code, "numeric_value": value, **more}
     frame = pd.DataFrame(columns, index=subject_id.index)
@@ -108,20 +108,20 @@ def events_table(
     are_midnights_dates: bool | None = None,
     trained: Collection[str] | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Join tables with known column names into one with columns subject_id, time, code, value.
+    """Join tables with known column names into columns subject_id, time, code, value.
 
-    Times without a zone are UTC; a date without a time of day counts as the end of that day. If an
-    event has a string instead of a number, the string becomes part of the code, as in
-    `LAB//X//POSITIVE`. If a code has several units, the unit of a number becomes part of the code.
+    Times without a zone are UTC; a date without a time of day means the end of the day. If an event
+    has a string instead of a number, the string becomes part of the code, as in `LAB//X//POSITIVE`.
+    If a code has several units, the unit of a number becomes part of the code.
 
     Args:
-        tables: The tables.
+        tables: Tables to join.
         where: Name of the tables in messages.
         gaps: Strings that count as missing, for messages.
-        are_midnights_dates: Whether times at midnight are dates. If None, they are dates if all
-            times of all tables are at midnight.
-        trained: Codes of the training data: a string or unit becomes part of a code only if the
-            result is one of these. None to choose codes anew.
+        are_midnights_dates: Whether times at midnight are dates. If None, midnights are dates if
+            all times in all tables are at midnight.
+        trained: Codes of the training data; a string or unit becomes part of a code only if the
+            result is in `trained`. None to choose codes from scratch.
 
     Returns:
         The events, and notes for the user.
@@ -154,7 +154,7 @@ def events_table(
 
 
 class _Gathered:
-    """Collector of events from several tables, in compact form."""
+    """Collector of events from several tables in a compact form."""
 
     def __init__(self, are_midnights_dates: bool | None) -> None:
         self._are_midnights_dates = are_midnights_dates
@@ -184,7 +184,7 @@ class _Gathered:
         self.n += len(named)
 
     def _refined(self, named: pd.DataFrame, code: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the number of each event; add strings and units to the codes, in place."""
+        """Return each event's number, adding strings and units to the codes in place."""
         value, part = np.full(len(named), nan), np.full(len(named), -1)
         parts: list[tuple[str, str]] = []
         for name in [name for name in _OPTIONAL if name in named]:
@@ -221,7 +221,7 @@ class _Gathered:
     ) -> tuple[list[str], list[str]]:
         """Return the code of each entry of the vocabulary, and notes on strings and units.
 
-        `count` has the number of events of each entry.
+        `count` contains the number of events of each entry.
         """
         entries = pd.DataFrame([*self._vocabulary], columns=["code", "kind", "text"])
         is_text, is_unit = entries["kind"] == "text", entries["kind"] == "unit"
@@ -254,7 +254,7 @@ class _Gathered:
         return names, [note for note, applies in notes.items() if applies]
 
     def events(self, where: str, trained: Collection[str] | None) -> tuple[pd.DataFrame, list[str]]:
-        """Return all events in order, with notes, and release the memory of the parts."""
+        """Return all events in order, and notes; release the memory of the parts."""
         ids, time = joined_ids(self._ids), _released(self._times)
         self._ids.clear()
         if self._are_midnights_dates is None and self.are_midnights:
@@ -291,10 +291,10 @@ def labels_table(
     """Join tables of labels into rows (subject_id, prediction_time) and their targets.
 
     Args:
-        tables: The label tables; empty ones are skipped.
+        tables: Label tables; empty tables are skipped.
         where: Name of the tables in messages.
         target: Column to predict; None for the first non-empty column among `LABEL_COLUMNS`.
-        time: Name that the user gave for the column of prediction times; only checked.
+        time: Name given by the user for the column of prediction times, used only for a check.
 
     Raises:
         BadInput: If a column is missing, a time does not parse, or there are no labels.
@@ -338,14 +338,14 @@ def labels_table(
 def has_dates_alone(times: pd.Series) -> bool:
     """Return whether all times come from dates: the last microsecond of a day in some time zone.
 
-    If so, later events at midnight are dates, too.
+    If true, later events at midnight are also dates.
     """
     micros = times.dropna().to_numpy(dtype="datetime64[us]").view(np.int64)
     return bool(len(micros) and (micros % 1_000_000 == 999_999).all())
 
 
 def has_event_columns(columns: Iterable[str]) -> bool:
-    """Return whether a table with these columns can be a table of events."""
+    """Return whether a table with the given columns can be a table of events."""
     known = {column.lower() for column in columns}
     return all(known & set(SYNONYMS[name]) for name in _NEEDED)
 
@@ -356,7 +356,7 @@ def name_columns(
     """Return the needed and optional columns of a table, renamed to the keys of `SYNONYMS`.
 
     Raises:
-        BadInput: If a needed column has none of its known names.
+        BadInput: If a needed column is not found under any known name.
     """
     found = {}
     for name in (*needed, *optional):
@@ -372,13 +372,13 @@ def name_columns(
 
 
 def _named_so(columns: Iterable[Any], names: Iterable[str]) -> Iterator[Any]:
-    """Yield the columns whose name, in lower case, is in `names`, in the order of `names`."""
+    """Yield the columns with lowercase names in `names`, in the order of `names`."""
     lowered = {str(column).lower(): column for column in reversed([*columns])}
     return (lowered[name] for name in names if name in lowered)
 
 
 def _factorized(column: pd.Series) -> tuple[NDArray[np.integer[Any]], list[str]]:
-    """Return the number of each event's string (-1 for a missing value), and the strings."""
+    """Return the index of each event's string (-1 if missing), and the distinct strings."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         names = column.cat.categories.tolist()
         if names and all(isinstance(name, str) for name in names):
@@ -388,7 +388,7 @@ def _factorized(column: pd.Series) -> tuple[NDArray[np.integer[Any]], list[str]]
 
 
 def _read_numbers(texts: Sequence[str]) -> tuple[NDArray[np.float64], str]:
-    """Return each string as a number (NaN if it is none), and an example of a decimal comma."""
+    """Return each string as a number (NaN if not a number), and an example of a decimal comma."""
     read = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce")
     numbers, example = np.array(read, dtype=np.float64), ""
     for position in np.flatnonzero(np.isnan(numbers)).tolist():

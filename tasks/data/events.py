@@ -23,10 +23,10 @@ Made = TypeVar("Made")
 
 
 class BlockSource(Protocol):
-    """Source of blocks of features, which fits on the same data set may share."""
+    """Source of feature blocks that can be shared between fits on the same data set."""
 
     def blocks(self, X: "EventRows", wanted: Sequence[Any]) -> Mapping[Any, Any] | None:
-        """Return blocks of some rows; None if computing blocks for these rows only is cheaper."""
+        """Return blocks for the given rows; None if computing them separately is cheaper."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,16 @@ class EventRows:
 
     Attributes:
         events: Columns subject_id, time (empty for static events), code and value (may be empty).
-            Events of a patient are contiguous and in order of time.
+            Events of a patient are contiguous and sorted by time.
         rows: Columns subject_id and prediction_time, n rows.
         start: Position of the first event of each row, shape (n,).
         stop: Position after the last event of each row, which is at or before the prediction time,
             shape (n,).
         code_table: Descriptions and ancestors of the codes (see `code_table.code_table`), or None.
-            Data to predict has its own table, so fitted estimators keep the ancestors they learned.
-        positions: Positions of the rows in the data set, shape (n,), if `shared` is set.
-        shared: Source of blocks that trials share; None outside a trial.
+            Prediction data have their own table, so fitted estimators keep the ancestors from
+            training.
+        positions: Positions of the rows in the data set, shape (n,); used if `shared` is set.
+        shared: Source of blocks shared by trials; None outside a trial.
         of_events: Cache of values computed from the events, shared by all subsets of the rows.
     """
 
@@ -65,8 +66,8 @@ class EventRows:
     ) -> Self:
         """Sort events by patient and time, and find the events of each row.
 
-        If a row's patient has only a birth and static events up to the prediction time, the row has
-        no events at all.
+        If a row's patient has only a birth and static events before the prediction time, the row
+        gets no events at all.
 
         Args:
             events: Columns subject_id, time, code and value.
@@ -90,7 +91,7 @@ class EventRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and of distinct codes."""
+        """Number of rows and number of distinct codes."""
         return len(self.start), len(self.events["code"].cat.categories)
 
     def __len__(self) -> int:
@@ -110,7 +111,7 @@ class EventRows:
         return self.once("births", lambda: np.flatnonzero([*map(is_birth_code, self.codes)]))
 
     def once(self, name: str, make: Callable[[], Made]) -> Made:
-        """Compute a value from events and codes once, and share it with all subsets of the rows."""
+        """Compute a value from events and codes once, shared by all subsets of the rows."""
         known = self.of_events.get(name)
         if known is None or known[0] is not self.events or known[1] is not self.code_table:
             known = self.of_events[name] = self.events, self.code_table, make()
@@ -132,12 +133,12 @@ class EventRows:
         return {code: text for code, text in described if text}
 
     def codes_of_events(self) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
-        """Return the codes of all rows' events, and where each row begins and the last row ends."""
+        """Return the codes of all rows' events, the starts of rows, and the end of the last."""
         codes = self.events["code"].cat.codes.to_numpy()[positions(self.start, self.stop)]
         return codes, np.append(0, np.cumsum(self.stop - self.start))
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        """Return some of the rows, in the given order; the events are not copied."""
+        """Return the given rows, in the given order, without copying events."""
         taken = self.rows.iloc[rows].reset_index(drop=True)
         positions = self.positions[rows] if self.shared is not None else self.positions
         return replace(
@@ -151,9 +152,9 @@ class EventRows:
             yield self.take(rows)
 
     def longest_rows(self, rows: NDArray[np.intp] | slice = slice(None)) -> NDArray[np.intp]:
-        """Return, for each patient, the row with the most events among the given rows.
+        """Return each patient's row with the most events among the given rows.
 
-        All rows of a patient begin at the same event, so the longest row has the events of all
+        All rows of a patient begin at the same event, so the longest row contains the events of all
         rows.
         """
         numbers = np.arange(len(self))[rows]
@@ -161,7 +162,7 @@ class EventRows:
         return by_length[np.diff(self.start[by_length], append=-1) != 0]
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return everything that can affect results, as frames by name, without descriptions."""
+        """Return all content that can affect results, as frames by name; omits descriptions."""
         pairs = {
             name: canonical(frame)
             for name, frame in as_frames(self.code_table).items()
@@ -170,7 +171,7 @@ class EventRows:
         return {"events": self.events, "rows": self.rows, **pairs}
 
     def parts(self) -> dict[str, Any]:
-        """Return all stored parts by name: frames, bounds of the rows, and the code table."""
+        """Return all parts to store by name: frames, bounds of the rows, and the code table."""
         tables = {"events": self.events, "rows": self.rows, **as_frames(self.code_table)}
         return {**tables, "start": self.start, "stop": self.stop}
 
@@ -182,14 +183,14 @@ class EventRows:
 
 
 def is_birth_code(code: str) -> bool:
-    """Return whether a code stands for the birth of a patient."""
+    """Return whether a code denotes the birth of a patient."""
     return code == _BIRTH or code.startswith(f"{_BIRTH}//")
 
 
 def positions(
     start: NDArray[np.int64], stop: NDArray[np.int64], dtype: Any = np.int64
 ) -> NDArray[Any]:
-    """Return the concatenated ranges of positions from each start up to, excluding, its stop."""
+    """Return the concatenated ranges of positions from each start up to (excluding) each stop."""
     lengths = stop - start
     made = np.repeat((start - (np.cumsum(lengths) - lengths)).astype(dtype), lengths)
     made += np.arange(len(made), dtype=dtype)
@@ -199,7 +200,7 @@ def positions(
 def _bounds(
     events: pd.DataFrame, rows: pd.DataFrame
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the position of the first event of each row, and after the last; shapes (n,)."""
+    """Return the positions of each row's first event and after its last event, shape (n,) each."""
     ids = events["subject_id"]
     coded = ids.cat.codes if isinstance(ids.dtype, pd.CategoricalDtype) else ids
     is_first = np.ones(len(ids), dtype=bool)
@@ -207,7 +208,7 @@ def _bounds(
     boundaries = np.flatnonzero(is_first)
     ends = np.append(boundaries[1:], len(events))
     patient = pd.Index(ids.iloc[boundaries]).get_indexer(rows["subject_id"])
-    times = events["time"].to_numpy().view(np.int64)  # an empty time becomes the smallest number
+    times = events["time"].to_numpy().view(np.int64)  # a missing time becomes the smallest number
     until = rows["prediction_time"].to_numpy().astype(np.int64)
     start, end = boundaries[patient], np.where(patient < 0, boundaries[patient], ends[patient])
     seen = [
@@ -221,7 +222,7 @@ def event_order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.intp
     """Return the stable order by patient and time; None if events are already sorted."""
     is_number = isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iu"
     patient = ids.to_numpy() if is_number else pd.factorize(ids, sort=True)[0]
-    micros = time.astype("datetime64[us]", copy=False).view(np.int64)  # empty times are smallest
+    micros = time.astype("datetime64[us]", copy=False).view(np.int64)  # missing times are smallest
     is_new = patient[1:] > patient[:-1]
     is_sorted = is_new | ((patient[1:] == patient[:-1]) & (micros[1:] >= micros[:-1]))
     return None if is_sorted.all() else np.lexsort((micros, patient))
@@ -233,13 +234,12 @@ _LARGEST_ID = np.iinfo(np.int64).max
 
 
 def as_ids(column: pd.Series, where: str) -> pd.Series:
-    """Return ids as int64 if all are whole numbers, also as strings; otherwise as strings.
+    """Return ids as int64 if all are integers or strings of integers; otherwise as strings.
 
-    Thus an id in a CSV file, which has no types, equals the same id in a Parquet file. No id may be
-    missing.
+    Thus an id in an untyped CSV file equals the same id in a Parquet file. No id may be missing.
 
     Raises:
-        BadInput: If ids are floats that are not whole, or too large to be exact.
+        BadInput: If ids are floats that are fractional or too large to be exact.
     """
     if pd.api.types.is_float_dtype(column):
         bad = column[(column % 1 != 0) | (column.abs() > EXACT)]
@@ -261,7 +261,7 @@ def as_ids(column: pd.Series, where: str) -> pd.Series:
 
 
 def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
-    """Join the ids of several tables; if types differ, via strings."""
+    """Join the ids of several tables; convert to strings if the types differ."""
     if len({column.dtype for column in columns}) > 1:
         columns = [column.map(str) for column in columns]
         return as_ids(pd.concat(columns, ignore_index=True), "")
@@ -269,7 +269,7 @@ def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
 
 
 def like_ids(ids: pd.Series, known: pd.Series) -> pd.Series:
-    """Return ids in the type of known ids (17 and "17" are one patient); new ids are kept."""
+    """Return ids in the type of known ids (17 and "17" are the same patient); keep new ids."""
     if ids.dtype == known.dtype:
         return ids
     by_text: dict[str, Any] = {str(one): one for one in known.unique()}

@@ -1,6 +1,6 @@
 """Tables in CSV, Parquet and ARFF files.
 
-The encoding of a CSV file is detected, and so is its `Dialect`: separator, quotes and header line.
+The encoding and `Dialect` (separator, quotes and header line) of a CSV file are detected.
 """
 
 import ast
@@ -44,7 +44,7 @@ HEAD_BYTES = 1 << 20
 """Bytes at the beginning of a file from which the dialect is detected."""
 _BOMS = (
     (BOM_UTF8, "utf-8-sig"),
-    (BOM_UTF32_LE, "utf-32"),  # begins like the mark of UTF-16
+    (BOM_UTF32_LE, "utf-32"),  # begins like the byte order mark of UTF-16
     (BOM_UTF32_BE, "utf-32"),
     (BOM_UTF16_LE, "utf-16"),
     (BOM_UTF16_BE, "utf-16"),
@@ -64,8 +64,8 @@ _TAIL_BYTES = 4096
 def as_utf8(content: bytes) -> tuple[bytes, str]:
     """Return text converted to UTF-8 without a byte order mark, and its original encoding.
 
-    Text that has no mark and is not UTF-8 is decoded as Windows-1252, or as Latin-1 if Windows-1252
-    leaves one of the bytes undefined.
+    Text that has no byte order mark and is not UTF-8 is decoded as Windows-1252, or as Latin-1 if a
+    byte is undefined in Windows-1252.
     """
     for mark, encoding in _BOMS:
         if content.startswith(mark):
@@ -87,11 +87,11 @@ class Dialect:
     Attributes:
         separator: Character between fields.
         quote: Quotation mark around fields.
-        has_blanks: Whether blanks may follow separators; such blanks are not part of the fields.
+        has_blanks: Whether spaces after separators are ignored.
         names: Names of the columns.
         above: Number of lines above the header line.
         start: Number of lines above the first row, including the header line.
-        skipped: Lines, counted from 0, that are neither header nor rows.
+        skipped: Numbers of lines, counted from 0, that are neither header nor rows.
     """
 
     separator: str = ","
@@ -104,7 +104,7 @@ class Dialect:
 
     @classmethod
     def of(cls, content: bytes) -> "Dialect":
-        """Detect the dialect of a table from its content in UTF-8, or from the beginning of it."""
+        """Detect the dialect of a table from its UTF-8 content or the beginning of the content."""
         end = max(HEAD_BYTES, content.find(b"\n") + 1)
         text = content[:end].decode(errors="ignore")
         n_quoted = 0 if '"' in text or "'" not in text else len(re.findall(_QUOTED, text))
@@ -128,7 +128,7 @@ class Dialect:
         )
 
     def note(self, encoding: str, *, expected: str) -> str:
-        """Return a note for the user if the dialect is unusual; empty for the usual dialect."""
+        """Return a note for the user if the dialect is unusual; empty otherwise."""
         n_others = len(self.skipped) - self.above
         facts = {
             f"columns separated by {_SEPARATORS[self.separator]}": self.separator != expected,
@@ -142,10 +142,10 @@ class Dialect:
 
 
 def footer(content: bytes, separator: str, n_names: int) -> list[bytes]:
-    """Return the last lines if they are not rows: empty lines, a line of totals, or a remark.
+    """Return the trailing lines that are not rows: empty lines, a line of totals, or a remark.
 
     A line of totals begins with a word such as "total" that occurs nowhere else in the table. A
-    remark is a single field of text, or a line with too few fields below an empty line.
+    remark is a single text field, or a line with too few fields below an empty line.
     """
     lines = content[-_TAIL_BYTES:].splitlines(keepends=True)[len(content) > _TAIL_BYTES :]
     found: list[bytes] = []
@@ -170,9 +170,10 @@ def _layout(text: str, quote: str, *, is_whole: bool) -> tuple[str, _Rows]:
     """Return the separator, and the header line with the first rows.
 
     A separator fits if it splits the header and all rows into the same number of fields, at least
-    two. If several fit, those without another separator inside fields are preferred, then those
-    with fewer lines above the header. If none fits, because rows differ in length, the result is
-    the comma if the header contains a comma, or else the separator that yields most names.
+    two. If several separators fit, separators whose fields contain no other separator are
+    preferred, then separators with fewer lines above the header. If no separator fits because rows
+    differ in length, the result is the comma if the header contains a comma, or else the separator
+    that yields the most names.
     """
     found = {s: _from_names(_rows(text, s, quote, is_whole=is_whole)) for s in _SEPARATORS}
 
@@ -190,7 +191,7 @@ def _layout(text: str, quote: str, *, is_whole: bool) -> tuple[str, _Rows]:
 
 
 def _rows(text: str, separator: str, quote: str, *, is_whole: bool) -> _Rows:
-    """Return the first rows, without the last row if the text may end inside it."""
+    """Return the first rows, without the last row if the text may end within that row."""
     lines = io.StringIO(text, newline="")
     reader = csv.reader(lines, delimiter=separator, quotechar=quote, skipinitialspace=True)
     rows: _Rows = []
@@ -206,7 +207,7 @@ def _rows(text: str, separator: str, quote: str, *, is_whole: bool) -> _Rows:
 def _from_names(rows: _Rows) -> _Rows:
     """Return rows without lines above the header: titles, comments, empty lines, merged cells.
 
-    If the header line is not certain, all rows are returned.
+    If the header line is uncertain, all rows are returned.
     """
     width = mode([len(row) for _, row in rows if row] or [1])
     for position, (_, row) in enumerate(rows):
@@ -228,7 +229,7 @@ def _is_comment(row: list[str]) -> bool:
 
 
 def _are_names(row: list[str], below: list[str]) -> bool:
-    """Return whether no field of a row is a number, but at least one field of the row below is."""
+    """Return whether a row has no numbers although the row below has at least one."""
     return (
         len(row) == len(below)
         and any(map(_NUMERIC.fullmatch, below))
@@ -274,18 +275,19 @@ def read_table(
     *,
     of_rows: bool = False,
 ) -> pd.DataFrame:
-    """Return the table in a file. Whole numbers stay whole, even in columns with missing values.
+    """Return the table in a file.
 
-    A CSV column of digits is read as strings if one value has leading zeros, as in `007`. Column
-    names of two levels are joined. Notes for the user are in `attrs`, under `NOTES`.
+    Integers stay integers, even in columns with missing values. A CSV column of digits is read as
+    strings if any value has leading zeros, as in `007`. Two-level column names are joined. Notes
+    for the user are stored in `attrs` under `NOTES`.
 
     Args:
-        location: The file, with the strings that count as missing in this file.
-        texts: Columns to read as strings if the file has no types.
+        location: Location of the file, including the strings that count as missing in the file.
+        texts: Columns to read as strings if the file is untyped.
         only: Columns to read, in lower case; all by default. Columns that the file lacks are
             skipped.
-        of_rows: Whether each row of the table is one case, unlike in tables of events or labels. If
-            so, dates of a Parquet file become times at midnight, and `attrs` name the columns that
+        of_rows: Whether each table row is one case, unlike in tables of events or labels. If true,
+            dates of a Parquet file become times at midnight, and `attrs` lists the columns that
             were the index of a DataFrame.
 
     Raises:
@@ -309,7 +311,7 @@ def read_table(
 
 
 def _without_gaps(frame: pd.DataFrame, gaps: Sequence[str]) -> pd.DataFrame:
-    """Empty the cells whose string or number stands for a missing value, such as -999."""
+    """Empty the cells with a string or number that means a missing value, such as -999."""
     for name in frame.columns:
         given = frame[name]
         if (column := without_gaps(given, gaps)) is not given:
@@ -318,7 +320,7 @@ def _without_gaps(frame: pd.DataFrame, gaps: Sequence[str]) -> pd.DataFrame:
 
 
 def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Turn column names of a new frame into strings, and add a note if names have two levels.
+    """Convert column names of a new frame to strings, and add a note if names have two levels.
 
     Raises:
         BadInput: If two columns have the same name.
@@ -353,7 +355,7 @@ def flat_name(name: object) -> str:
 def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Return the rows of all parts of a table, and their notes.
 
-    A part in which a column is empty does not affect the type of the column.
+    Parts in which a column is empty do not affect the column's type.
     """
     parts = [*frames]
     notes = [note for part in parts for note in part.attrs.get(NOTES, ())]
@@ -370,7 +372,7 @@ def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def need_scalars(column: pd.Series, where: str) -> None:
-    """Raise `BadInput` if a column to predict has lists, structs or bytes."""
+    """Raise `BadInput` if a column to predict contains lists, structs or bytes."""
     values = column.dropna()
     if len(values) and isinstance(values.iloc[0], list | tuple | dict | set | np.ndarray | bytes):
         kind = type(values.iloc[0]).__name__
@@ -381,7 +383,7 @@ def need_scalars(column: pd.Series, where: str) -> None:
 
 
 def parquet_schema(location: Location) -> pa.Schema:
-    """Return the types of the columns of a Parquet file; raises BadInput if it cannot be read."""
+    """Return the column types of a Parquet file; raises BadInput if the file is unreadable."""
     try:
         with location.filesystem.open(location.path, "rb") as file:
             return pq.read_schema(file)
@@ -392,13 +394,13 @@ def parquet_schema(location: Location) -> pa.Schema:
 def read_pieces(
     location: Location, names: Collection[str], categories: Sequence[str] = ()
 ) -> Iterator[pd.DataFrame]:
-    """Yield the table in a CSV or Parquet file piece by piece, so that it may exceed memory.
+    """Yield the table in a CSV or Parquet file in pieces, so that the table may exceed memory.
 
     In a file with tabs, such as OMOP vocabularies, quotes have no special meaning.
 
     Args:
-        location: The file.
-        names: Columns to read, in upper or lower case; missing ones are skipped.
+        location: Location of the file.
+        names: Columns to read, in any case; missing columns are skipped.
         categories: String columns to read as categories from a Parquet file.
 
     Raises:
@@ -460,12 +462,12 @@ def column_names(location: Location) -> list[str]:
 
 
 def columns_called(location: Location, names: Collection[str]) -> list[str]:
-    """Return the columns of a file whose names, in lower case, are among `names`."""
+    """Return the columns of a file with lowercase names among `names`."""
     return [name for name in column_names(location) if name.lower() in names]
 
 
 def _index_of(schema: pa.Schema) -> list[Any]:
-    """Return the levels of the saved index: names of columns, or descriptions of ranges."""
+    """Return the levels of the saved index, each a column name or a description of a range."""
     about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
     return list(about.get("index_columns", ()))
 
@@ -504,15 +506,15 @@ def _as_pandas(table: pa.Table, *, as_times: bool = False) -> pd.DataFrame:
     special: dict[int, Any] = {}
     for position, field in enumerate(table.schema):
         column = table.column(position)
-        if pa.types.is_nested(field.type):  # pyarrow converts some nested types, but not all
+        if pa.types.is_nested(field.type):  # pyarrow converts only some nested types
             special[position] = pd.Series(column.to_pylist(), dtype=object).array
             column = pa.nulls(table.num_rows)
         elif pa.types.is_time(field.type):
             whole = column.cast(pa.int32() if field.type.bit_width == 32 else pa.int64())
             column = whole.cast(pa.int64()).cast(pa.duration(field.type.unit))
-        elif pa.types.is_string_view(field.type):  # pyarrow has few functions for this type
+        elif pa.types.is_string_view(field.type):  # pyarrow supports few functions for this type
             column = column.cast(pa.large_string())
-        elif pa.types.is_decimal(field.type):  # pyarrow's own conversion is not exact
+        elif pa.types.is_decimal(field.type):  # pyarrow's own conversion is inexact
             special[position] = column.to_pandas().astype(np.float64).array
         table = table.set_column(position, field.name, column)
     frame: pd.DataFrame = table.to_pandas(
@@ -558,10 +560,10 @@ def _read_csv(
 
 
 def _csv_texts(content: bytes, dialect: Dialect, gaps: Sequence[str]) -> list[pa.ChunkedArray]:
-    """Return the strings of each column of a table in UTF-8, with missing values as nulls."""
+    """Return the strings of each column of a UTF-8 table, with missing values as nulls."""
     names = [*map(str, range(len(dialect.names)))]
     if len(dialect.skipped) == dialect.above:
-        with suppress(pa.ArrowInvalid):  # the slower parser reads rows with fewer fields
+        with suppress(pa.ArrowInvalid):  # only the slower parser reads rows with fewer fields
             table = arrow_csv.read_csv(
                 pa.BufferReader(content),
                 arrow_csv.ReadOptions(
@@ -609,10 +611,10 @@ def typed_columns(
     location: Location,
     as_texts: Collection[str],
 ) -> pd.DataFrame:
-    """Return columns of strings as a CSV reader types them: truth values, numbers or strings.
+    """Return string columns as truth values, numbers or strings, like a CSV reader.
 
-    Codes with leading zeros stay strings. If the decimal mark is a comma, numbers in which a point
-    separates thousands stay strings, too. `attrs` has notes and the decimal mark.
+    Codes with leading zeros stay strings. If the decimal mark is a comma, numbers with points as
+    thousands separators also stay strings. `attrs` contains notes and the decimal mark.
     """
     kept, notes = set(map(flat_name, as_texts)), list[str]()
     typed = [c if flat_name(n) in kept else _typed(c) for n, c in zip(names, columns, strict=True)]
@@ -639,7 +641,7 @@ def typed_columns(
 
 
 def _typed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return strings as truth values or numbers if all are, and if no whole number loses digits."""
+    """Return strings as truth values or numbers if all of them convert without losing digits."""
     there = texts.drop_null()
     first = there[0].as_py().strip() if len(there) else "0"
     if first in TRUTHS and pc.all(pc.is_in(there, pa.array([*TRUTHS]))).as_py():
@@ -668,7 +670,7 @@ def _holds(texts: pa.ChunkedArray, pattern: str) -> bool:
 
 
 def _with_numbers(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
-    """Convert columns whose strings are all numbers to numbers, with a note; return the table."""
+    """Convert columns whose strings are all numbers, adding a note; return the table."""
     decimal, as_texts = decimal_mark(frame), set(map(flat_name, texts))
     for name in frame.columns.difference(list(as_texts), sort=False):
         found = numbers_in(frame[name].dropna(), decimal)
@@ -702,7 +704,7 @@ def _read_arff(location: Location) -> pd.DataFrame:
     try:
         document = arff.loads(text)
         rows = document["data"]
-    except arff.BadLayout:  # rows are sparse: an omitted value is zero, or the first category
+    except arff.BadLayout:  # rows are sparse: an omitted value is zero or the first category
         document = arff.loads(text, return_type=arff.LOD)
         kinds = [kind for _, kind in document["attributes"]]
         omitted = {i: kind[0] if isinstance(kind, list) else 0 for i, kind in enumerate(kinds)}

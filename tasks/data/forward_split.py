@@ -5,7 +5,7 @@ is used for training only. Each other block is held out by one fold, which train
 except for rows in the gap before the block and rows of groups that occur in the block. Fold 0 holds
 out the newest block. Rows with equal times stay together. Test rows are treated like a held-out
 block: rows in the gap before the test rows, and older rows of groups with test rows, are not used.
-For given test rows, this holds only if they are newer than all other rows.
+For test rows given by the user, this rule applies only if they are newer than all other rows.
 """
 
 from collections.abc import Sequence
@@ -52,12 +52,13 @@ def study_split(  # noqa: PLR0917 - the options of a split
     gap_seconds: float | None = None,
     fixed: Sequence[str] | None = None,
 ) -> Split:
-    """Make the split of a study; most arguments and all errors are those of `make_split`.
+    """Create the split of a study; see `make_split` for most arguments and all errors.
 
     If `gap_seconds` is given, folds look forward in time, with this gap before held-out rows. If
-    `fixed` is given, row ids by these columns (see `row_ids`) choose the test rows, unless test
-    rows are given or are the newest rows: a row is a test row if its id is among the first
-    `test_size` of all possible ids. Thus no training row ever becomes a test row in later data.
+    `fixed` is given, row ids computed from the columns in `fixed` (see `row_ids`) choose the test
+    rows, unless test rows are given or are the newest rows. A row is then a test row if its id is
+    among the first `test_size` of all possible ids. Thus no training row ever becomes a test row in
+    later data.
     """
     if gap_seconds is not None:
         split = _forward_split(dataset, n_folds, test_size, seed, holdout, gap_seconds)
@@ -68,12 +69,12 @@ def study_split(  # noqa: PLR0917 - the options of a split
         split = make_split(dataset, n_folds, test_size, seed, holdout)
     is_by_rows = dataset.groups is None and dataset.ids is None and dataset.is_test is None
     if is_by_rows and gap_seconds is None:
-        return split  # equal rows are on both sides only by chance
+        return split  # equal rows occur on both sides only by chance
     return replace(split, equal=equal_test_rows(dataset, split.fold == TEST, split.is_training))
 
 
 def another_split(dataset: Dataset, split: Split) -> Split:
-    """Return another split with the same test rows; blocks of time are shifted."""
+    """Return another split with the same test rows and shifted blocks of time."""
     if split.gap_seconds is None:
         return split_again(dataset, split)
     times, rows = _times(dataset), np.flatnonzero(split.is_training)
@@ -81,7 +82,7 @@ def another_split(dataset: Dataset, split: Split) -> Split:
         n_blocks = split.n_folds + 1 + _SHIFT
         shares = [(number + _SHIFT) / n_blocks for number in range(1, split.n_folds + 1)]
         starts = _starts(times[rows], shares)
-    else:  # rows after the held-out block, half a block of them, stay unused
+    else:  # half a block of rows after the held-out block stays unused
         size = float((split.fold[rows] == 0).mean())
         starts = _starts(times[rows], [1 - (1 + _SHIFT) * size, 1 - _SHIFT * size])
     fold = split.fold.copy()
@@ -94,7 +95,7 @@ def another_split(dataset: Dataset, split: Split) -> Split:
 def holdout_share(
     dataset: Dataset, test_size: float | None, n_folds: int, gap_seconds: float | None
 ) -> float | None:
-    """Return `share_held_out_once`; None if the newest rows have too few classes or groups."""
+    """Return `share_held_out_once`, or None if the newest rows have too few classes or groups."""
     share = share_held_out_once(dataset, test_size, n_folds)
     if share is None or gap_seconds is None:
         return share
@@ -164,7 +165,7 @@ def _times(dataset: Dataset) -> NDArray[Any]:
 
 
 def _older(dataset: Dataset, times: NDArray[Any], held_out: Mask, gap_seconds: float) -> Mask:
-    """Return the rows older than the gap before held-out rows, without groups of held-out rows."""
+    """Return the rows older than the gap before held-out rows, except held-out groups."""
     if not held_out.any():
         return ~held_out
     start = times[held_out].min()
@@ -176,7 +177,7 @@ def _older(dataset: Dataset, times: NDArray[Any], held_out: Mask, gap_seconds: f
 
 
 def _starts(times: NDArray[Any], shares: Sequence[float]) -> NDArray[Any]:
-    """Return the first time of each block, in order, chosen to match the shares of rows."""
+    """Return the first time of each block, in order, chosen to match the fractions of rows."""
     values, counts = np.unique(times, return_counts=True)
     n_older = np.cumsum(counts)[:-1]
     if len(n_older) < len(shares):

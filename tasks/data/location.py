@@ -1,4 +1,4 @@
-"""Files and folders of the user, at any URL that fsspec knows."""
+"""Files and folders of the user, at any URL supported by fsspec."""
 
 import bz2
 import gzip
@@ -52,9 +52,9 @@ class Location:
         filesystem: File system of the location.
         path: Path on that file system.
         gaps: Strings that count as missing in tables at the location.
-        decimal: Decimal mark of numbers in strings; if empty, it is detected from the values.
+        decimal: Decimal mark of numbers in strings; empty to detect the mark from the values.
         folders: Columns and values taken from folder names, as in `site=A/year=2024/part.parquet`;
-            a missing value is an empty string.
+            missing values are empty strings.
     """
 
     url: str
@@ -73,7 +73,7 @@ class Location:
         """
         try:
             filesystem, path = fsspec.core.url_to_fs(with_signature(url))
-        except Exception as error:  # any kind: file systems come from many libraries
+        except Exception as error:  # any error, because file systems come from many libraries
             raise BadInput(f"{url} cannot be read: {error}") from error
         return cls(masked(url), filesystem, path, gaps)
 
@@ -87,28 +87,28 @@ class Location:
     def is_folder(self) -> bool:
         """Return whether the location is a folder.
 
-        A file with a table's suffix is tested first, which avoids a slow listing.
+        Files with a table's suffix are recognized first, which avoids a slow listing.
         """
         if self.is_table() and self.filesystem.isfile(self.path):
             return False
         return bool(self.filesystem.isdir(self.path))
 
     def is_table(self) -> bool:
-        """Return whether the suffix is that of a readable file."""
+        """Return whether the suffix belongs to a readable file type."""
         return self.has_suffix(SUFFIXES)
 
     def is_parquet(self) -> bool:
-        """Return whether the suffix is that of a Parquet file."""
+        """Return whether the suffix belongs to Parquet files."""
         return self.has_suffix(PARQUET)
 
     @property
     def stem(self) -> str:
-        """Name of the file without folders and suffix."""
+        """File name without folders and suffix."""
         return self._path.rsplit("/", 1)[-1].split(".")[0]
 
     @property
     def table_name(self) -> str:
-        """Name of the file in lower case, without folders and without a table's suffix."""
+        """Lowercase file name without folders and without a table's suffix."""
         name = self._path.rsplit("/", 1)[-1].lower()
         suffix = max((s for s in SUFFIXES if name.endswith(s)), key=len, default="")
         return name.removesuffix(suffix)
@@ -123,7 +123,7 @@ class Location:
         return [self._child(path) for path in listed if not is_hidden(posixpath.basename(path))]
 
     def tables(self, names: Collection[str]) -> dict[str, Self]:
-        """Return the tables in this folder that have one of these names, by name in lower case.
+        """Return the tables in this folder with one of the given names, by lowercase name.
 
         A table is a readable file or a folder of Parquet files; other files are skipped.
 
@@ -136,7 +136,7 @@ class Location:
             if name not in names or not (child.is_table() or child.is_folder()):
                 continue
             if name in found and not (child.has_suffix(_TABLES) or child.is_folder()):
-                continue  # probably documentation of the table
+                continue  # probably documentation of a table
             if name in found:
                 raise BadInput(
                     f"{found[name].url} and {child.url} are both table {name}; remove one of them"
@@ -147,7 +147,7 @@ class Location:
     def unread_tables(self, read: Collection[str], used: Sequence["Location"]) -> list[str]:
         """Return the sorted names of the tables in this folder that are not read.
 
-        `read` has names of the tables that are read, in lower case. `used` has locations that are
+        `read` contains the lowercase names of the tables that are read. `used` contains locations
         read for another purpose, such as labels.
         """
         paths = [location.path.rstrip("/") for location in used]
@@ -165,8 +165,8 @@ class Location:
     def parts(self) -> tuple[list[Self], list[str]]:
         """Return the Parquet (or else CSV) files below this folder, sorted by name, and notes.
 
-        Hidden and empty files are skipped. Each part has the columns that folder names define,
-        `folders`.
+        Hidden and empty files are skipped. The `folders` of each part contain the columns defined
+        by folder names.
 
         Raises:
             BadInput: If the folder is a Delta Lake, Iceberg or Hudi table.
@@ -198,7 +198,7 @@ class Location:
         """Open the file for reading; decompress it if its first bytes show a known compression."""
         with (
             self.filesystem.open(self.path, "rb") as file,
-            io.BufferedReader(file) as buffered,  # some streams cannot seek
+            io.BufferedReader(file) as buffered,  # some streams do not support seeking
             _unpacked(buffered) as unpacked,
         ):
             yield unpacked
@@ -209,7 +209,7 @@ class Location:
             return lines.read(n_bytes) + lines.readline()
 
     def content(self) -> bytes:
-        """Return all bytes of the file, decompressed. Line ends of old Macs become line feeds."""
+        """Return all bytes of the file, decompressed. Old Mac line endings become line feeds."""
         with self.opened() as file:
             content = file.read()
         return content if b"\n" in content else content.replace(b"\r", b"\n")
@@ -219,7 +219,7 @@ class Location:
         return replace(self, url=url, path=path)
 
     def has_suffix(self, suffixes: Sequence[str]) -> bool:
-        """Return whether the name ends with one of these suffixes; case is ignored."""
+        """Return whether the name ends with one of the suffixes, ignoring case."""
         return self._path.lower().endswith(tuple(suffixes))
 
     @property
@@ -229,7 +229,7 @@ class Location:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether a file is hidden or unfinished, or is in such a folder.
+    """Return whether a file is hidden or unfinished, or is in a hidden or unfinished folder.
 
     >>> [is_hidden(path) for path in ("a/._b.csv", "_temporary/b.csv", "__MACOSX/b", "_x=1/b.csv")]
     [True, True, True, False]
@@ -241,7 +241,7 @@ def shards(location: Location) -> list[Location]:
     """Return the file itself, or all parts of the table in a folder.
 
     Raises:
-        BadInput: If the location does not exist, or is a folder without tables.
+        BadInput: If the location does not exist or is a folder without tables.
     """
     if not location.exists():
         raise BadInput(f"there is no file or folder {location.url}")

@@ -1,8 +1,8 @@
 """Notation of numbers written for people, such as `$4,382.40`, `21,57 %` or `(12.5)`.
 
-A column has one decimal mark and one currency, percent sign or unit. Decimal mark and unit are
-detected from the column's strings and then used to read all later rows. Exported models use this
-module to read rows, so the module needs only numpy and pandas.
+A column has one decimal mark and one currency, percent sign or unit. The decimal mark and the unit
+are detected from the column's strings and then used to read all later rows. Exported models use
+this module to read rows, so the module needs only numpy and pandas.
 """
 
 import re
@@ -64,7 +64,7 @@ _CURRENCIES = {"$": "dollars", "€": "euros", "£": "pounds", "¥": "yen", "%":
 
 
 class _Parts(NamedTuple):
-    """A number's sign (-1 or 1), unit, digits with marks, and exponent."""
+    """A number's sign (-1 or 1), unit, digits including marks, and exponent."""
 
     sign: int
     unit: str
@@ -94,10 +94,10 @@ class Notation:
     """Notation of the numbers in a column of strings.
 
     Attributes:
-        decimal: Decimal mark, a point or a comma.
-        unit: Currency, percent sign or unit of every number; empty for none.
-        has_groups: Whether the other mark separates thousands: a comma if the decimal mark is a
-            point, a point if it is a comma.
+        decimal: Decimal mark: a point or a comma.
+        unit: Currency, percent sign or unit of every number; empty if there is none.
+        has_groups: Whether thousands are separated, by a comma if the decimal mark is a point, or
+            by a point if the decimal mark is a comma.
     """
 
     decimal: str = "."
@@ -105,7 +105,7 @@ class Notation:
     has_groups: bool = False
 
     def number(self, text: str) -> float:
-        """Return a string as a number; infinity if the string has another notation.
+        """Return a string as a number; infinity if the string uses another notation.
 
         >>> dollars, commas = Notation(unit="$"), Notation(",")
         >>> [dollars.number(text) for text in ("$1,234.5", "($5)", "7", "€7", "1.234,5")]
@@ -137,7 +137,7 @@ class Notation:
         return f" ({how})" if how else ""
 
     def of(self, column: pd.Series) -> str:
-        """Describe how strings of a column are read, with an example; empty if none is a number."""
+        """Describe how a column's strings are read, with an example; empty if none is a number."""
         texts = [text for text in column.iloc[:_PROBED] if isinstance(text, str)]
         longest = max((t for t in texts if isfinite(self.number(t))), key=len, default="")
         shown = longest.translate(_SAME)
@@ -146,10 +146,10 @@ class Notation:
 
 
 def as_number(value: Any, notations: Sequence[Notation] = ()) -> float:
-    """Return a value as a number; infinity if the value is no number, NaN if it is infinite.
+    """Return a value as a number; infinity if not a number, NaN if infinite.
 
-    A string is read by each of the notations, and is no number if they disagree. Without notations,
-    a string is read as a truth value, or as a number written by a program.
+    A string is read with each of the notations, and is not a number if the results disagree.
+    Without notations, a string is read as a truth value or as a number written by a program.
     """
     if isinstance(value, str):
         if notations:
@@ -165,13 +165,13 @@ def as_number(value: Any, notations: Sequence[Notation] = ()) -> float:
 
 @dataclass(frozen=True)
 class WrittenNumbers:
-    """Result of finding numbers in the strings of a column.
+    """Numbers found in the strings of a column.
 
     Attributes:
         notation: Notation of the numbers.
         is_plain: Whether all numbers look as if written by a program.
         is_decided: Whether the strings determine the decimal mark.
-        strays: Distinct strings that are not numbers in this notation.
+        strays: Distinct strings that are not numbers in the notation.
     """
 
     notation: Notation
@@ -181,13 +181,13 @@ class WrittenNumbers:
 
 
 class NoNumbers(NamedTuple):
-    """Reason why strings that contain numbers stay strings, and an example."""
+    """Reason why strings that contain numbers remain strings, and an example."""
 
     reason: str
     example: str
 
     def within(self, column: pd.Series) -> str:
-        """Return the reason, with the example's row in a column, counted from 1."""
+        """Return the reason with the example's row in a column, counted from 1."""
         row = column.index[column == self.example][0] + 1
         return f"{self.reason}, such as {self.example!r} in row {row}"
 
@@ -254,7 +254,7 @@ def _are_codes(found: Mapping[str, _Parts]) -> bool:
 
 
 def is_texts(column: pd.Series) -> bool:
-    """Return whether a column may have strings, including strings as categories."""
+    """Return whether a column may contain strings, including string categories."""
     kind = column.dtype
     if isinstance(kind, pd.CategoricalDtype):
         kind = kind.categories.dtype
@@ -264,7 +264,7 @@ def is_texts(column: pd.Series) -> bool:
 def numbers_in(column: pd.Series, decimal: str = "") -> Found:
     """Find numbers in the strings of a column without missing values; see `written_numbers`.
 
-    The result is None if the column has no strings, or has values other than numbers and strings.
+    Returns None if the column has no strings, or has values other than numbers and strings.
     """
     if not is_texts(column):
         return None
@@ -280,7 +280,7 @@ def numbers_in(column: pd.Series, decimal: str = "") -> Found:
 
 
 def as_numbers(column: pd.Series, notation: Notation) -> pd.Series:
-    """Return a column of numbers and strings as numbers; missing values stay."""
+    """Return a column of numbers and strings as numbers, keeping missing values."""
     numbers = column.astype(object).map(lambda value: as_number(value, (notation,)), "ignore")
     return numbers.astype("Float64")
 

@@ -1,4 +1,4 @@
-"""Reading of sources, as a data set for training or as rows to predict.
+"""Reading of sources as training data sets or as rows to predict.
 
 A source is a file or folder with a table, a file or folder with patient events and a separate table
 of labels, a generated cohort, or a small data set of scikit-learn.
@@ -73,7 +73,7 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
 def _held_out(
     splits: Location, rows: pd.DataFrame, is_test: NDArray[np.bool_] | None, source: Source
 ) -> tuple[NDArray[np.bool_] | None, list[str]]:
-    """Return whether each row's patient is held out (None to draw test rows), and notes.
+    """Return whether each row's patient is a test patient (None to draw test rows), and notes.
 
     An option that names test rows takes precedence over the table of splits.
     """
@@ -98,7 +98,7 @@ def _held_out(
 
 
 def explained_labels(source: Source) -> pd.DataFrame:
-    """Return the labels that cannot be right (see `label_faults`); `BadInput` for tables."""
+    """Return implausible labels (see `label_faults`); `BadInput` for tables."""
     location = Location.at(source.data, source.gaps)
     found = recognize(Given(location, source.target, source.labels), source.format)
     if found.kind != "events" or source.labels is None:
@@ -113,9 +113,9 @@ def read_event_rows(
 ) -> tuple[EventRows, list[str]]:
     """Read events and the rows to predict, without classes; return the rows and notes.
 
-    Times at midnight are dates if they were dates in training. A row whose patient has only a birth
-    and static events up to the prediction time counts as a row without events. The new data has its
-    own table of codes; fitted estimators keep the table they learned.
+    Times at midnight are dates if midnights were dates in training. A row whose patient has only a
+    birth and static events before the prediction time counts as a row without events. The new data
+    have their own table of codes; fitted estimators keep the table from training.
 
     Raises:
         BadInput: If the data cannot be read.
@@ -237,7 +237,7 @@ def bundled_table(name: str) -> pd.DataFrame:
 
     Raises:
         BadInput: If the data set has several targets.
-        UnknownName: If there is no such data set.
+        UnknownName: If the data set does not exist.
     """
     if name == "linnerud":
         raise BadInput("sklearn:linnerud has three targets, but a study predicts only one")
@@ -255,8 +255,8 @@ def read_source(source: Source) -> Dataset:
     """Read a data set, and check its values.
 
     Raises:
-        BadInput: If the source cannot be used; the message has a remedy.
-        UnknownName: If there is no such cohort, bundled set or format.
+        BadInput: If the source cannot be used; the message contains a remedy.
+        UnknownName: If the cohort, bundled data set or format does not exist.
     """
     if source.format is not None:
         FORMATS.named(source.format)
@@ -291,8 +291,8 @@ def read_features(
 
     Args:
         data: File or folder, in any format of the training data's kind.
-        labels: Table of patients and prediction times, for events only; needs no classes.
-        training: The training data.
+        labels: Table of patients and prediction times, for events only; classes are not needed.
+        training: Training data set.
         chosen: Name of the format; None to detect the format.
         gaps: Strings that count as missing.
 
@@ -345,17 +345,17 @@ def _read_cohort(source: Source) -> Dataset:
 
 
 def label_faults(X: EventRows, target: pd.Series) -> pd.DataFrame:
-    """Return the labels that cannot be right, once per fault.
+    """Return implausible labels, once per fault.
 
     If most events are in the future, as in data with dates shifted to protect patients, labels in
-    the future are no fault.
+    the future are not faults.
 
     Args:
-        X: The events and the n rows of the labels.
+        X: Events and the n rows of the labels.
         target: Class of each row, or number to predict, shape (n,), with rows numbered from 0.
 
     Returns:
-        Columns subject_id, prediction_time, label and fault; the index has the positions of rows.
+        Columns subject_id, prediction_time, label and fault; the index contains row positions.
     """
     rows, patients = X.rows, X.rows["subject_id"].astype(object)
     times = rows["prediction_time"].to_numpy()

@@ -1,8 +1,7 @@
-"""Reader of table rows: reads each row as the study learned the columns.
+"""Reader of table rows, using the column kinds inferred by the study.
 
-A cell means the same in a CSV file, a Parquet file and a DataFrame, and does not depend on other
-rows. The reader is the first step of an exported model, so it needs only numpy, pandas and
-scikit-learn.
+A cell means the same in a CSV file, a Parquet file and a DataFrame, regardless of other rows. The
+reader is the first step of an exported model, so it needs only numpy, pandas and scikit-learn.
 """
 
 import re
@@ -48,15 +47,15 @@ _DATE_PARTS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class UnreadableRows(ValueError):  # noqa: N818 - the name states the fault
-    """Cells of new rows are not of the kind that the study learned."""
+    """Cells of new rows do not match the column kinds inferred by the study."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableCell:
-    """A cell that is not of the kind that the study learned.
+    """A cell that does not match the column kind inferred by the study.
 
     Attributes:
-        row: Position of the cell's row, from 0.
+        row: Position of the cell's row, counted from 0.
         column: Name of the cell's column.
         value: The cell's value.
         expected: Description of the values that the column accepts.
@@ -69,7 +68,7 @@ class UnreadableCell:
 
 
 def unreadable_text(cells: Sequence[UnreadableCell], where: str) -> str:
-    """Return the message about unreadable cells; rows are counted from 1."""
+    """Return the message about unreadable cells, with rows counted from 1."""
     first, n_rows = min(cells, key=lambda cell: cell.row), len({cell.row for cell in cells})
     more = f"; {n_rows} rows in all cannot be read" if n_rows > 1 else ""
     return (
@@ -80,17 +79,16 @@ def unreadable_text(cells: Sequence[UnreadableCell], where: str) -> str:
 
 @dataclass(frozen=True)
 class LearnedColumn:
-    """What the study learned about a column.
+    """Properties of a column inferred by the study.
 
     Attributes:
         name: Name of the column.
         kind: Kind of the values.
         format: Format of dates written as strings, for `strptime`; empty for ISO 8601.
-        has_clock: Whether dates have a time of day.
+        has_clock: Whether dates include a time of day.
         n_words: Number of features into which the words of a free text are hashed.
-        notations: Notations of numbers written as strings; if empty, numbers are written as
-            programs write them. A string is unreadable if two notations read it as different
-            numbers.
+        notations: Notations of numbers written as strings; empty for numbers written by programs. A
+            string is unreadable if two notations give different numbers.
         known: Values of a category, as strings.
     """
 
@@ -104,7 +102,7 @@ class LearnedColumn:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features made from the column."""
+        """Names of the features derived from the column."""
         if self.kind == "date":
             clock = ("hour",) if self.has_clock else ()
             return tuple(f"{self.name}.{part}" for part in ("days", *_DATE_PARTS, *clock))
@@ -116,7 +114,7 @@ class LearnedColumn:
 
     @property
     def expected(self) -> str:
-        """Description of the accepted values for messages."""
+        """Description of the accepted values, for messages."""
         if self.kind == "date":
             return f"dates in {self.format or 'ISO 8601, such as 2024-05-01'}"
         if self.notations:
@@ -127,12 +125,12 @@ class LearnedColumn:
 
 
 class RowReader(TransformerMixin, BaseEstimator):
-    """Transformer of a user's rows into the features that a study's models learn from.
+    """Transformer of a user's rows into the features used by a study's models.
 
     Truth values become 1 and 0. A date becomes days since 1970 and calendar parts, in UTC. A
-    duration becomes seconds; numbers in a column of durations count as seconds. A free text becomes
-    its number of words, and hashed words (Weinberger et al. 2009). A category becomes the string it
-    was in training. Unknown columns are ignored.
+    duration becomes seconds; numbers in a column of durations count as seconds. Free text becomes a
+    number of words and hashed words (Weinberger et al. 2009). A category becomes the string used in
+    training. Unknown columns are ignored.
 
     Args:
         columns: The columns, in the order of the features.
@@ -148,7 +146,7 @@ class RowReader(TransformerMixin, BaseEstimator):
     def of(cls, X: pd.DataFrame) -> Self:
         """Return the reader for features that need no conversion: numbers and categories.
 
-        A known category such as "NA" stays a category, because earlier versions learned such
+        A known category such as "NA" stays a category, because earlier versions accepted such
         categories.
         """
         columns = [
@@ -162,8 +160,8 @@ class RowReader(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], X: pd.DataFrame) -> Self:
-        """Return the reader that `to_json` described, with the categories of the training rows."""
-        # msgspec would leave an object on the class that an exported model cannot carry.
+        """Return the reader from the output of `to_json`, with the categories of training rows."""
+        # msgspec would attach an object to the class that an exported model cannot contain.
         known = {name: tuple(X[name].cat.categories) for name in X.select_dtypes("category")}
         columns = list[LearnedColumn]()
         for column in document["columns"]:
@@ -173,7 +171,7 @@ class RowReader(TransformerMixin, BaseEstimator):
         return cls(tuple(columns), tuple(document["missing"]))
 
     def with_notations(self, other: Self | None) -> Self:
-        """Return a reader with the notations of both readers; if `other` is None, with plain."""
+        """Return a reader with the notations of both readers (plain numbers if `other` is None)."""
         plain = (Notation(),)
         known = {c.name: c.notations or plain for c in other.columns} if other else {}
         columns = list[LearnedColumn]()
@@ -184,7 +182,7 @@ class RowReader(TransformerMixin, BaseEstimator):
         return type(self)(tuple(columns), self.missing)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the reader as JSON values, without categories, which the training rows have."""
+        """Return the reader as JSON values, without the categories of the training rows."""
         columns = [asdict(column) for column in self.columns]
         for column in columns:
             del column["known"]
@@ -192,7 +190,7 @@ class RowReader(TransformerMixin, BaseEstimator):
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns that new rows must have."""
+        """Names of the required columns of new rows."""
         return [column.name for column in self.columns]
 
     @property
@@ -217,24 +215,24 @@ class RowReader(TransformerMixin, BaseEstimator):
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
-        """Names of the columns that rows must have, shape (d,)."""
+        """Names of the required columns, shape (d,)."""
         return np.array(self.names, dtype=object)
 
     @property
     def n_features_in_(self) -> int:
-        """Number of the columns that rows must have."""
+        """Number of required columns."""
         return len(self.columns)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
-        """Return the names of the columns that models learn from."""
+        """Return the names of the features used by models."""
         return np.array([name for c in self.columns for name in c.features], dtype=object)
 
     def transform(self, X: Any) -> pd.DataFrame:
         """Return the features of n rows: a DataFrame, or an array (n, d) in column order.
 
         Raises:
-            UnreadableRows: If a cell is not of the learned kind; the message has row, column and
-                value.
+            UnreadableRows: If a cell does not match the column's kind; the message contains the
+                row, column and value.
             ValueError: If a column is missing.
         """
         X = as_pandas(X)
@@ -246,9 +244,9 @@ class RowReader(TransformerMixin, BaseEstimator):
         return read
 
     def read(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[UnreadableCell]]:
-        """Return the features of n rows, and the unreadable cells, which become missing values.
+        """Return the features of n rows, and the unreadable cells, which become missing.
 
-        Columns may be in any order. A column may be replaced by the features made from it.
+        Columns may be in any order. The features derived from a column may replace the column.
 
         Raises:
             ValueError: If a column is missing.
@@ -274,10 +272,10 @@ class RowReader(TransformerMixin, BaseEstimator):
 
 
 def as_pandas(values: Any) -> Any:
-    """Return a frame or column of any library as a pandas object; other values are unchanged."""
+    """Return a frame or column of any library as a pandas object; keep other values unchanged."""
     if isinstance(values, pd.DataFrame | pd.Series | np.ndarray | list | tuple):
         return values
-    with suppress(ImportError):  # exported models also predict where narwhals is not installed
+    with suppress(ImportError):  # exported models also work where narwhals is not installed
         import narwhals as nw  # noqa: PLC0415
 
         found = nw.from_native(values, allow_series=True, pass_through=True)
@@ -297,13 +295,13 @@ EXACT = 2**53
 
 
 def plain_column(column: pd.Series) -> pd.Series:
-    """Return a column in a type that depends neither on its library nor on the unit of dates."""
+    """Return a column in a type independent of its library and of the unit of dates."""
     kind: Any = column.dtype
     if isinstance(kind, pd.ArrowDtype):
         cells = column.array.__arrow_array__()
         plain = cells.to_pandas(date_as_object=False, integer_object_nulls=True)
         column = pd.Series(plain.array, column.index, name=column.name)
-    elif hasattr(kind, "numpy_dtype"):  # nullable numbers and truth values
+    elif hasattr(kind, "numpy_dtype"):  # nullable numbers or truth values
         has_type = kind.kind == "f" or not column.hasnans
         column = column.astype(kind.numpy_dtype if has_type else object)
     if column.dtype == object:
@@ -351,13 +349,13 @@ def is_gap(column: pd.Series, missing: Collection[str]) -> NDArray[np.bool_]:
 
 
 def without_gaps(column: pd.Series, missing: Collection[str]) -> pd.Series:
-    """Return a column with missing values as empty cells."""
+    """Return a column with strings in `missing` replaced with empty cells."""
     gap = is_gap(column, missing)
     return column.mask(gap) if gap.any() else column
 
 
 def _numbers(column: pd.Series, learned: LearnedColumn, missing: Collection[str]) -> Read:
-    """Read numbers, or durations in seconds; cells that are neither are unreadable."""
+    """Read numbers, or durations in seconds; all other cells are unreadable."""
     gap, kind, is_duration = is_gap(column, missing), column.dtype, learned.kind == "duration"
     values, is_bad = np.full(len(column), np.nan), np.zeros(len(column), dtype=bool)
     if is_duration and pd.api.types.is_timedelta64_dtype(kind):
@@ -374,7 +372,7 @@ def _numbers(column: pd.Series, learned: LearnedColumn, missing: Collection[str]
 
 
 def seconds_of(value: Any) -> float:
-    """Return a duration, or a time of day since midnight, in seconds; infinity for other values."""
+    """Return the seconds of a duration or time of day; infinity for other values."""
     if isinstance(value, time):
         value = str(value.replace(tzinfo=None))
     if isinstance(value, str) and not re.fullmatch(_DURATION, value := value.strip()):
@@ -389,7 +387,7 @@ def _categories(column: pd.Series, learned: LearnedColumn, missing: Collection[s
     if column.dtype == object:
         number, values = pd.factorize(there.map(category).astype(object))
         texts = [*values]
-    else:  # all values have one type, so equal values have equal strings
+    else:  # all values have the same type, so equal values have equal strings
         number, values = pd.factorize(there)
         texts = [category(value) for value in values]
     names = sorted(set(texts))
@@ -409,7 +407,10 @@ def with_exact_floats(column: pd.Series) -> pd.Series:
 
 
 def category_texts(column: pd.Series) -> pd.Series:
-    """Return category values as strings; 1.0 becomes `1` if all are whole. Missing values stay."""
+    """Return category values as strings; 1.0 becomes `1` if all are integers.
+
+    Keeps missing values.
+    """
     if pd.api.types.is_datetime64_any_dtype(column):
         return column.astype(str).astype(object).where(column.notna(), None)
     if pd.api.types.is_float_dtype(column):
@@ -422,9 +423,10 @@ def category_texts(column: pd.Series) -> pd.Series:
 
 
 def without_point_zero(texts: pd.Series) -> pd.Series:
-    """Drop the `.0` that a table with missing values adds to whole numbers.
+    """Drop the `.0` that a table with missing values adds to integers.
 
-    If any code lacks the `.0`, all codes stay unchanged: `250.0` and `250` may be different codes.
+    If any code lacks the `.0`, all codes stay unchanged, because `250.0` and `250` may be
+    different.
     """
     there = texts.dropna().astype("string")
     if len(there) and bool(there.str.fullmatch(_WITH_POINT_ZERO).all()):
@@ -437,7 +439,7 @@ def _category_finder(known: Sequence[str]) -> Callable[[Any], str]:
 
     A file with missing values writes 1 as 1.0, pandas reads 00501 as 501, and other programs write
     true for True, or append midnight to a date. If exactly one known category has the same meaning
-    as such a value, the value becomes this category. Other values stay as written.
+    as the value, the value becomes this category. Other values stay as written.
     """
     texts = frozenset(known)
 
@@ -464,9 +466,9 @@ def _category_finder(known: Sequence[str]) -> Callable[[Any], str]:
 
 
 def _meaning(value: Any) -> Any:
-    """Return one value for all spellings of a number, truth value or date.
+    """Return the common value of all spellings of a number, truth value or date.
 
-    Strings such as 250.00 and 1E5 may be codes, so only whole numbers are converted.
+    Strings such as 250.00 and 1E5 may be codes, so only integers are converted.
     """
     text = value.strip() if isinstance(value, str) else ""
     is_number = text in TRUTHS or re.fullmatch(_WHOLE, text) if text else True
@@ -496,9 +498,9 @@ def _dates(column: pd.Series, learned: LearnedColumn, missing: Collection[str]) 
 def utc_of(
     column: pd.Series, written: str, missing: Collection[str]
 ) -> tuple["pd.Series[Any]", NDArray[np.bool_]]:
-    """Return dates in UTC to the microsecond, and whether each cell is unreadable.
+    """Return UTC dates to the microsecond, and a mask of unreadable cells.
 
-    `written` is the `strptime` format of strings, empty for ISO 8601. Strings in `missing` are not
+    `written` is the `strptime` format of strings; empty for ISO 8601. Strings in `missing` are not
     read.
     """
     if isinstance(column.dtype, pd.PeriodDtype):

@@ -1,10 +1,10 @@
-"""The kind of each column of a table, learned once: number, category, date, duration, free text.
+"""Inference of each column's kind: number, category, date, duration or free text.
 
-`RowReader` reads the rows of the table, and all later rows, by these kinds.
+`RowReader` uses the inferred kinds to read the rows of the table and all later rows.
 
 Folds that look forward in time need the time of each row (`row_times`): a date, a year, seconds
-since 1970, or a number that defines an order. The time column is not a feature. `Times` has the
-times of events and labels.
+since 1970, or a number that defines an order. The time column is not a feature. `Times` represents
+the times of events and labels.
 """
 
 import logging
@@ -78,25 +78,25 @@ def features_of(  # noqa: PLR0917 - options for columns
     whole: Sequence[str] = (),
     texts: Sequence[tuple[str, int]] = (),
 ) -> tuple[pd.DataFrame, RowReader, list[str]]:
-    """Learn the kinds of a table's columns, and read its rows.
+    """Infer the kinds of a table's columns, and read the rows.
 
     Args:
-        frame: The table without its target.
-        drop: Columns to leave out.
+        frame: Table without the target.
+        drop: Columns to skip.
         categorical: Columns to treat as categories, regardless of their values.
         where: Name of the table in messages.
         missing: Strings that count as missing.
-        whole: Columns that must become a single feature, because they define groups of a
+        whole: Columns that must each become a single feature, because they define groups of a
             constraint.
-        texts: String columns of earlier studies of a series, which keep their kind: names, with
-            numbers of hashed words (0 for categories).
+        texts: String columns from earlier studies of a series, which keep their kind: names mapped
+            to numbers of hashed words (0 for categories).
 
     Returns:
-        The features in canonical form, the reader of such rows, and notes for the user.
+        The features in canonical form, the reader of the rows, and notes for the user.
 
     Raises:
         BadInput: If a named column is missing, if no column is left, or if features of two columns
-            would have the same name.
+            would share a name.
     """
     for named in (*drop, *categorical):
         need_column(named, frame.columns, where)
@@ -166,7 +166,7 @@ def _notes(frame: pd.DataFrame, X: pd.DataFrame, reader: RowReader) -> Iterator[
         numbers = X[name].to_numpy()
         if (
             len(numbers) > _FEW_ROWS
-            and all(  # the first numbers rule out most columns quickly
+            and all(  # a look at the first numbers quickly rules out most columns
                 (part % 1 == 0).all() and len(np.unique(part)) == len(part)
                 for part in (numbers[:_PROBED], numbers)
             )
@@ -203,7 +203,7 @@ def _huge_notes(
 
 
 def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list[str]]:
-    """Return the kind of a column without missing values, or why to skip it, and notes.
+    """Return the kind of a column without missing values, or the reason to skip it, and notes.
 
     `decimal` is the decimal mark of numbers in the table's strings; empty if unknown.
     """
@@ -260,7 +260,7 @@ def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list
 
 
 def _are_dates(texts: pd.Series) -> dict[str, NDArray[np.bool_]]:
-    """Return which strings are dates, by format; the empty format is ISO 8601."""
+    """Return a mask of the strings that are dates, by format; the empty format is ISO 8601."""
     if not _DATE_LIKE.fullmatch(str(texts.iloc[0]).strip()):
         return {}
     found = {"": ~utc_of(texts.reset_index(drop=True), "", ())[1]}
@@ -277,7 +277,7 @@ def _are_dates(texts: pd.Series) -> dict[str, NDArray[np.bool_]]:
 def _date_notes(
     texts: pd.Series, are_dates: Mapping[str, NDArray[np.bool_]], formats: Sequence[str]
 ) -> Iterator[str]:
-    """Yield a note if distinct strings hold dates, but the column is not read as dates."""
+    """Yield a note if distinct strings contain dates but the column is not read as dates."""
     how = "so it is read as strings; write dates like 2024-12-31"
     if formats:
         yield f"column {texts.name} may hold dates, but the order of day and month is open, {how}"
@@ -294,7 +294,7 @@ _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, bytes)
 
 
 def _refuse_strays(values: pd.Series, no_numbers: Sequence[str]) -> None:
-    """Refuse strings if nearly all are numbers or dates; the others are probably typing errors."""
+    """Reject strings if nearly all are numbers or dates and the others are probably typos."""
     is_date = ~utc_of(values.reset_index(drop=True), "", ())[1]
     no_dates = values[~is_date] if is_date.mean() >= LEAST_SHARE else values.iloc[:0]
     for what, strays in (("numbers", values[values.isin(no_numbers)]), ("dates", no_dates)):
@@ -334,11 +334,11 @@ def _date(column: pd.Series, written: str) -> LearnedColumn:
 def like_training(
     frame: pd.DataFrame, reader: RowReader, where: str = "the data to predict"
 ) -> pd.DataFrame:
-    """Return new rows as the study learned its columns.
+    """Return new rows, read with the column kinds inferred by the study.
 
     Raises:
-        BadInput: If a column is missing, or if a cell is not of the learned kind; the message names
-            the cell's row.
+        BadInput: If a column is missing, or if a cell does not match the column's kind; the message
+            names the cell's row.
     """
     X, cells = read_rows(frame, reader, where)
     if cells:
@@ -349,7 +349,7 @@ def like_training(
 def read_rows(
     frame: pd.DataFrame, reader: RowReader, where: str
 ) -> tuple[pd.DataFrame, list[UnreadableCell]]:
-    """Return new rows as the study learned its columns, and the unreadable cells.
+    """Return new rows, read with the study's column kinds, and the unreadable cells.
 
     Raises:
         BadInput: If a column is missing.
@@ -370,7 +370,7 @@ def read_rows(
 
 
 def unseen_values(X: pd.DataFrame, reader: RowReader) -> dict[str, pd.Series]:
-    """Return, by column, the values of new rows that are not categories of the training rows."""
+    """Return, by column, the values in new rows that are not categories of the training rows."""
     found = {}
     for column in reader.columns:
         if column.kind == "category" and column.name in X:
@@ -396,7 +396,7 @@ _SINCE_1970 = {"s": (1e8, 1e-6), "ms": (1e11, 1e-3), "us": (1e14, 1.0), "ns": (1
 def row_times(column: pd.Series, where: str, missing: Sequence[str] = GAPS) -> tuple[RowTimes, str]:
     """Return the time of each row, and a description of how the values were read.
 
-    Raises `BadInput` if a time is missing or does not parse. The message has values and rows,
+    Raises `BadInput` if a time is missing or does not parse. The message contains values and rows,
     counted from 1.
     """
     column = column.reset_index(drop=True)
@@ -423,7 +423,7 @@ def row_times(column: pd.Series, where: str, missing: Sequence[str] = GAPS) -> t
 
 
 def time_text(time: np.datetime64 | float) -> str:
-    """Return a time for a message."""
+    """Return a time as text for a message."""
     if isinstance(time, np.datetime64):
         return str(time.astype("datetime64[s]")).removesuffix("T00:00:00")
     return f"{time:g}"
@@ -496,10 +496,10 @@ _ZONE = r"(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times of a column, and whether they have a time of day.
+    """Times of a column, and whether each time includes a time of day.
 
     Attributes:
-        utc: The times in UTC; missing times stay missing.
+        utc: Times in UTC; missing times stay missing.
         is_date: Whether each time is a date without a time of day.
         is_midnight: Whether each time is midnight in its recorded time zone; true for dates.
     """
@@ -510,9 +510,7 @@ class Times:
 
     @classmethod
     def of(cls, column: pd.Series, where: str) -> Self:
-        """Read times, or strings in ISO 8601; without a zone, they are UTC.
-
-        May raise `BadInput`.
+        """Read times, or strings in ISO 8601; without a zone, UTC is assumed. May raise `BadInput`.
         """
         example = "write times in ISO 8601, such as 2024-05-01 or 2024-05-01T12:30:00"
         if pd.api.types.is_numeric_dtype(column) and column.notna().any():
@@ -536,9 +534,9 @@ class Times:
 
 
 def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Series:
-    """Convert times, or strings in ISO 8601, to UTC; times without a zone are in UTC.
+    """Convert times, or strings in ISO 8601, to UTC; without a zone, UTC is assumed.
 
-    A date without a time of day becomes the start of that day or, with `at_end_of_day`, the end, so
+    A date without a time of day becomes the start of the day or, with `at_end_of_day`, the end, so
     that events do not leak into predictions made on the same day. Missing times stay missing.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Origin of the data, and options for reading the data."""
+"""Origin of the data, and the options for reading them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,28 +13,30 @@ _NO_FILES = ("cohort:", "sklearn:", "dataframe:")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Origin of the data; attributes are named like the options of the command line.
+    """Origin of the data; attributes are named like command-line options.
 
     Attributes:
         data: File or folder, `cohort:NAME?option=value` or `sklearn:NAME`.
         target: Column to predict.
         labels: File or folder of labels, for events.
         format: Name of the data format; None to detect the format.
-        splits: `auto` if a table of splits in the data decides the test rows; `ignore` if not.
-        test: File of the test rows: a table like `data`, or for events labels like `labels`.
-        group: Column of a table whose equal values keep rows in one fold.
-        key: Columns whose values identify a row in the data sets of a series.
-        time: Column of the time of each row; for events, the prediction time of the labels.
+        splits: Use of a table of splits in the data: `auto` to take the test rows from the table,
+            `ignore` to ignore the table.
+        test: File of the test rows: a table like `data` or, for events, labels like `labels`.
+        group: Column of a table; rows with equal values stay in one fold.
+        key: Columns whose values identify a row across the data sets of a series.
+        time: Column with the time of each row; for events, the prediction time of the labels.
         drop: Columns to skip.
         categorical: Columns to treat as categories.
         drop_missing_target: Whether to drop rows without a target.
         na_values: Strings that count as missing; None for the default list.
-        decimal: Decimal mark of numbers in strings, if their values leave the mark open; None to
-            take the mark of other columns.
-        aside: Dropped columns that are kept apart, because they define groups of a constraint.
-        predicts: Classification or regression; None to detect it from the target.
+        decimal: Decimal mark of numbers in strings, used if the values are ambiguous; None to use
+            the mark of other columns.
+        aside: Dropped columns that are kept separately, because they define groups of a constraint.
+        predicts: Kind of prediction, classification or regression; None to infer the kind from the
+            target.
         texts: String columns of earlier studies of a series, each with its number of hashed words
-            (0 for categories). Later studies read these columns in the same way.
+            (0 for categories). Later studies read these columns the same way.
         keeps_ids: Whether the data set stores ids of its groups or keys, for the test rows of a
             series.
     """
@@ -66,10 +68,10 @@ class Source:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """Strings that count as missing; empty cells always do."""
+        """Strings that count as missing, in addition to empty cells."""
         return GAPS if self.na_values is None else tuple(dict.fromkeys(("", *self.na_values)))
 
     @property
     def decimal_mark(self) -> str:
-        """The decimal mark that the user chose; empty if the mark is detected from the table."""
+        """The decimal mark chosen by the user; empty if the mark is detected from the table."""
         return {"point": ".", "comma": ","}.get(self.decimal or "", "")

@@ -1,14 +1,14 @@
 """The split of a data set: test rows, and a fold for every other row.
 
-A study makes its split once and stores it. Folds are stratified by class and keep rows of a group
+A study creates and stores its split once. Folds are stratified by class and keep rows of a group
 together. With three or more classes, a class with fewer rows than folds is used for training only.
 Low-fidelity evaluations (`Query.subset`) use nested, stratified subsets of the training rows.
 
-If rows were copied, for example by a join or by oversampling, a model could learn the labels of its
-test rows. Therefore all copies of a row are on one side of the split. In a table with few possible
-rows, however, equal rows occur by chance. Such a table also has rows that differ from a repeated
-row in one column only, and each value of a repeated row occurs in other rows, too. For copied rows,
-this is not so.
+If rows were copied, for example by a join or by oversampling, a model could learn the labels of
+test rows. Therefore all copies of a row stay on one side of the split. In a table with few possible
+rows, however, equal rows occur by chance. A table with chance repeats also contains rows that
+differ from a repeated row in only one column, and each value of a repeated row also occurs in other
+rows. Copied rows lack these signs.
 """
 
 import warnings
@@ -57,17 +57,17 @@ Folds = NDArray[np.int16]
 def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) -> Rows:
     """Return the positions of a random subset, in order.
 
-    Groups are taken in a random order that all classes share, until each class has its share of
-    rows. For equal states of `rng`, a smaller subset is therefore part of a larger one. If each
-    group has rows of one class only, a class exceeds its share by at most one group; if groups are
+    Groups are taken in one random order for all classes, until each class has its share of rows.
+    For equal states of `rng`, a smaller subset is therefore contained in a larger one. If each
+    group has rows of only one class, a class exceeds its share by at most one group; if groups are
     mixed, the excess may be larger.
 
     Args:
         strata: Class or stratum of each row, shape (n,).
         groups: Group of each row, shape (n,), or None; rows of a group stay together.
-        share: Share of each class's rows to take, in (0, 1]; at least `ROWS_PER_CLASS` rows are
+        share: Fraction of each class's rows to take, in (0, 1]; at least `ROWS_PER_CLASS` rows are
             taken.
-        rng: Generator that draws the order.
+        rng: Random generator for the order.
     """
     names = np.arange(len(strata)) if groups is None else groups
     units, unit = np.unique(names, return_inverse=True)
@@ -94,7 +94,7 @@ _DEVIATIONS = 3
 def copied_rows(dataset: Dataset) -> Rows | None:
     """Return the number of the distinct row that each row copies, shape (n,).
 
-    The result is None unless many rows were copied. Given test rows never count as copies of
+    Returns None unless many rows were copied. Test rows given by the user never count as copies of
     training rows.
     """
     if not isinstance(dataset.X, pd.DataFrame):
@@ -123,8 +123,7 @@ def equal_test_rows(
 ) -> NDArray[np.bool_] | None:
     """Return whether each row is a test row equal to a training row to six digits, shape (n,).
 
-    The result is None if repeated rows within the training rows explain the number of such test
-    rows.
+    Returns None if repetitions within the training rows explain the number of equal test rows.
     """
     if not isinstance(dataset.X, pd.DataFrame) or not is_test.any():
         return None
@@ -175,12 +174,11 @@ class Split:
         n_folds: Number of folds.
         seed: Seed for drawing subsets.
         trains: Whether each fold trains on each row, shape (n, n_folds), if folds look forward in
-            time. None if a fold trains on all training rows that it does not hold out.
+            time. None if each fold trains on all training rows that it does not hold out.
         gap_seconds: Seconds between training and held-out rows; None unless folds look forward.
-        equal: Whether each row is a test row that equals a training row, shape (n,). None if chance
-            explains such rows, see `equal_test_rows`.
-        n_copied: Number of rows that are copies of other rows; 0 if the split was loaded from a
-            store.
+        equal: Whether each row is a test row that equals a training row, shape (n,). None if equal
+            rows are explained by chance (see `equal_test_rows`).
+        n_copied: Number of rows copied from other rows; 0 if the split was loaded from a store.
     """
 
     fold: Folds
@@ -214,7 +212,7 @@ class Split:
         return int(np.count_nonzero(self._trains(fold)))
 
     def rare_classes(self, y: Strata) -> Strata:
-        """Return the sorted classes that are trained on but never held out; `y` has shape (n,)."""
+        """Return the sorted classes used in training but never held out; `y` has shape (n,)."""
         return np.setdiff1d(y[self.fold == LEARN], y[(self.fold >= 0) | (self.fold == TEST)])
 
     def evaluated_rows(
@@ -225,7 +223,7 @@ class Split:
         Args:
             fold: Number of the fold.
             y: Class or stratum of every row of the data set, shape (n,).
-            share: Share of the rows to take, in (0, 1].
+            share: Fraction of the rows to take, in (0, 1].
             groups: Group of every row of the data set, shape (n,), or None.
         """
         return self._subset(self.held_out(fold), y, share, (fold, 0, 1), groups)
@@ -233,12 +231,12 @@ class Split:
     def training(
         self, fold: int, y: Strata, subset: float = 1.0, draw: int = 0, groups: Groups = None
     ) -> Rows:
-        """Return the rows that a fold trains on, in order; on subsets, see `nested_subset`.
+        """Return the rows that a fold trains on, in order; see `nested_subset` for subsets.
 
         Args:
             fold: Number of the fold.
             y: Class or stratum of every row of the data set, shape (n,).
-            subset: Share of the rows to take, in (0, 1].
+            subset: Fraction of the rows to take, in (0, 1].
             draw: Number of the draw. Subsets of one draw are nested; different draws are
                 independent.
             groups: Group of every row of the data set, shape (n,), or None.
@@ -267,14 +265,14 @@ def make_split(
     seed: int,
     holdout: float | None = None,
 ) -> Split:
-    """Make a stratified split in which rows of a group, and copies of a row, stay together.
+    """Create a stratified split; rows of a group, and copies of a row, stay together.
 
     Args:
-        dataset: The data set; rows given as test rows become the test part.
+        dataset: Data set to split; rows given as test rows become the test part.
         n_folds: Number of folds; None if `holdout` is given.
-        test_size: Share of test rows to draw, 0 for none; None if test rows were given.
+        test_size: Fraction of test rows to draw, 0 for no test rows; None if test rows were given.
         seed: Source of randomness.
-        holdout: Share of the training rows to hold out once, instead of cross-validating.
+        holdout: Fraction of the training rows to hold out once instead of cross-validating.
 
     Raises:
         BadInput: If a number is out of range, or if a part has too few rows or classes.
@@ -286,13 +284,13 @@ def make_split(
         )
     if (copied := _distinct(dataset)) is not None:
         distinct, number = copied
-        with suppress(BadInput):  # if distinct rows are too few, copies are dealt like other rows
+        with suppress(BadInput):  # if distinct rows are too few, copies are dealt like any other rows
             split = make_split(distinct, n_folds, test_size, seed, holdout)
             n_copied = len(number) - len(distinct)
             return replace(split, fold=split.fold[number], n_copied=n_copied)
     needed, parts = _needed(dataset, n_folds, test_size)
     rare = _scarce_classes(dataset, needed)
-    while True:  # until each fold trains on all classes
+    while True:  # repeat until each fold trains on all classes
         free = _without_classes(dataset, np.arange(len(dataset)), rare)
         _check_enough(dataset, free, needed, parts)
         fold = np.full(len(dataset), LEARN, dtype=np.int16)
@@ -316,19 +314,19 @@ def make_split(
 
 
 def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int) -> float | None:
-    """Return the share of training rows to hold out once; None if cross-validation is needed.
+    """Return the fraction of training rows to hold out once; None if cross-validation is needed.
 
-    A single held-out part is enough if it has 10,000 rows, 200 rows of the rarest class and 500
-    groups, and leaves four fifths of the rows for training. If the predictions of two pipelines
-    then differ on one row in twenty, the standard error of the difference between their losses is
-    0.22 percentage points (the root of 0.05 / 10,000). The part has a tenth of the rows, but at
-    least 10,000 and at most 40,000.
+    A single held-out part is enough if it contains 10,000 rows, 200 rows of the rarest class and
+    500 groups, and leaves four fifths of the rows for training. If the predictions of two pipelines
+    differ on one row in twenty, the standard error of the difference between their losses is then
+    0.22 percentage points (the square root of 0.05 / 10,000). The part contains a tenth of the
+    rows, but at least 10,000 and at most 40,000.
 
     Args:
-        dataset: The rows.
-        test_size: Share of test rows that will be drawn; None if test rows were given.
-        n_folds: Number of folds of the alternative, cross-validation; classes too rare for this
-            number of folds do not count.
+        dataset: Data set with the rows.
+        test_size: Fraction of test rows that will be drawn; None if test rows were given.
+        n_folds: Number of folds of the alternative cross-validation; classes too rare for the folds
+            do not count.
     """
     is_learned = ~dataset.given_test_rows
     n_rows = float(is_learned.sum()) * (1 - (test_size or 0.0))
@@ -348,7 +346,7 @@ def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int)
 
 
 def is_enough_held_out(dataset: Dataset, rows: Rows) -> bool:
-    """Return whether rows are enough to be held out once; half of the intended number is enough."""
+    """Return whether rows suffice for holding out once; half of the intended number is enough."""
     counts = np.bincount(dataset.y[rows].astype(np.intp)) if dataset.classes else np.empty(0)
     n_groups = inf if dataset.groups is None else len(np.unique(dataset.groups[rows]))
     is_diverse = min(counts[counts > 0], default=inf) >= _HELD_OUT_RAREST
@@ -361,7 +359,7 @@ def split_again(dataset: Dataset, split: Split) -> Split:
     The seed of `split` determines the new split.
 
     Raises:
-        BadInput: If a fold would not train on all classes, or if groups cannot be dealt
+        BadInput: If a fold would not train on all classes, or if groups cannot be divided
             differently.
     """
     if (copied := _distinct(dataset)) is not None:
@@ -386,7 +384,7 @@ def split_again(dataset: Dataset, split: Split) -> Split:
 
 
 def _distinct(dataset: Dataset) -> tuple[Dataset, Rows] | None:
-    """Return the distinct rows, and which of them each row copies; None if no rows were copied."""
+    """Return the distinct rows, and the one copied by each row; None if no rows were copied."""
     if dataset.groups is not None or (number := copied_rows(dataset)) is None:
         return None
     first = np.unique(number, return_index=True)[1]
@@ -398,10 +396,10 @@ def _distinct(dataset: Dataset) -> tuple[Dataset, Rows] | None:
 def _dealt_again(
     dataset: Dataset, rows: Rows, split: Split, holdout: float | None, seed: int
 ) -> Folds:
-    """Deal the groups of some rows differently; return the fold of each row, shape (rows,).
+    """Divide the groups of the given rows differently; return each row's fold, shape (rows,).
 
-    `StratifiedGroupKFold` does not help, because it deals at random only between groups with equal
-    classes. Of several random draws, the draw whose parts have the most even strata is used.
+    `StratifiedGroupKFold` does not help, because its shuffling affects only groups with equal
+    classes. Out of several random draws, the draw with the most even strata is used.
     """
     strata, groups = dataset.strata[rows], dataset.groups
     assert groups is not None  # noqa: S101 - the caller's duty
@@ -419,7 +417,7 @@ def _dealt_again(
             fold[held_out] = number
         parts = [np.bincount(strata[fold == k], minlength=len(shares)) for k in np.unique(fold)]
         unevenness = max(float(np.abs(part / part.sum() - shares).max()) for part in parts)
-        # Parts are numbered in the order of their first rows, because their own numbers are
+        # Parts are renumbered in the order of their first rows, because the original numbers are
         # arbitrary.
         if not np.array_equal(pd.factorize(fold)[0], pd.factorize(split.fold[rows])[0]):
             found.append((unevenness, fold))
@@ -465,7 +463,7 @@ def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, se
 
 
 def _stratified_parts(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> list[Rows]:
-    """Deal rows, or groups of rows, to stratified parts; return the rows of each part."""
+    """Divide rows, or groups of rows, into stratified parts; return the rows of each part."""
     kind = StratifiedKFold if dataset.groups is None else StratifiedGroupKFold
     groups = None if dataset.groups is None else dataset.groups[rows]
     splitter = kind(n_parts, shuffle=True, random_state=seed)
@@ -474,7 +472,7 @@ def _stratified_parts(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> 
 
 
 def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
-    """Draw a stratified share of rows; with groups, the share is approximate."""
+    """Draw a stratified fraction of rows; with groups, the fraction is approximate."""
     if dataset.groups is None:
         y, n = dataset.strata[rows], ceil(size * len(rows))
         # scikit-learn stratifies only if both sides have at least one row per class.
@@ -492,7 +490,7 @@ def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
 
 
 def _check_parts(dataset: Dataset, fold: Folds) -> None:
-    """Raise `BadInput` if a held-out part has only one class, or if any part lacks one of two."""
+    """Raise `BadInput` if a held-out part has one class, or if a part lacks one of two classes."""
     names = {TEST: "the test part", LEARN: "the part to learn from"}
     for part in np.unique(fold):
         missing = np.setdiff1d(np.arange(len(dataset.classes)), dataset.y[fold == part])
@@ -506,7 +504,7 @@ def _check_parts(dataset: Dataset, fold: Folds) -> None:
 
 
 def _check_enough(dataset: Dataset, free: Rows, needed: int, parts: str) -> None:
-    """Raise `BadInput` if too few rows, groups or classes are left to be split."""
+    """Raise `BadInput` if too few rows, groups or classes remain for the split."""
     units, of = _units(dataset)
     rows = free[~dataset.given_test_rows[free]]
     n_units = len(np.unique(units[rows]))
@@ -539,14 +537,14 @@ def _needed(dataset: Dataset, n_folds: int | None, test_size: float | None) -> t
 
 
 def _units(dataset: Dataset) -> tuple[NDArray[np.int64], str]:
-    """Return the unit of each row, shape (n,), and a word for units; a unit stays together."""
+    """Return the unit (row or group) of each row, shape (n,), and the noun for units."""
     if dataset.groups is None:
         return np.arange(len(dataset)), "rows"
     return dataset.groups, "groups"
 
 
 def _units_of_classes(dataset: Dataset) -> NDArray[np.intp]:
-    """Return the number of training rows, or groups of training rows, of each class, shape (c,)."""
+    """Return each class's number of training rows or groups of training rows, shape (c,)."""
     is_learned = ~dataset.given_test_rows
     y, units = dataset.y[is_learned].astype(np.int64), _units(dataset)[0][is_learned]
     n_units = int(units.max(initial=0)) + 1
@@ -560,7 +558,7 @@ def _scarce_classes(dataset: Dataset, needed: int) -> Strata:
 
 
 def _without_classes(dataset: Dataset, rows: Rows, classes: Strata) -> Rows:
-    """Return the rows whose group has no training row of the given classes."""
+    """Return the rows in groups without training rows of the given classes."""
     if not len(classes):
         return rows
     units, _ = _units(dataset)
@@ -569,7 +567,7 @@ def _without_classes(dataset: Dataset, rows: Rows, classes: Strata) -> Rows:
 
 
 def _unlearned_classes(dataset: Dataset, fold: Folds) -> Strata:
-    """Return the sorted classes that some fold would not train on; empty for two classes."""
+    """Return the sorted classes that some fold lacks in training; empty for two classes."""
     unlearned: Strata = np.empty(0, dtype=np.int32)
     if len(dataset.classes) > _TWO:
         wanted = np.unique(dataset.y[~dataset.given_test_rows]).astype(np.int32)

@@ -1,6 +1,6 @@
 """Sources with a table that includes the target: files, or a DataFrame in memory.
 
-The target column holds classes or numbers. Another column may define groups: rows of one group
+The target column contains classes or numbers. Another column may define groups: rows of one group
 share a fold, and are either all test rows or all training rows.
 """
 
@@ -90,9 +90,9 @@ def read_frame(
     """Read the table at a URL, in any format for tables.
 
     Args:
-        url: The file or folder.
+        url: Location of the file or folder.
         texts: Columns to read as strings.
-        chosen: Name of the format, or None to detect it; a format for events is ignored.
+        chosen: Name of the format; None to detect the format. Formats for events are ignored.
         gaps: Strings that count as missing.
         decimal: Decimal mark of numbers in strings; empty to detect the mark from the values.
 
@@ -109,7 +109,7 @@ def read_frame(
 def table_dataset(
     source: Source, name: str, frame: pd.DataFrame, test_frame: pd.DataFrame | None = None
 ) -> Dataset:
-    """Make a data set of a table; without `test_frame`, the source may name a file of test rows.
+    """Build a data set from a table; test rows come from `test_frame` or the source's file.
 
     Raises:
         BadInput: If the data cannot be used.
@@ -236,7 +236,7 @@ def _times(name: str, tables: _Tables, gaps: Sequence[str]) -> tuple[RowTimes, s
 
 
 def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
-    """Return a note if strings of a DataFrame count as missing although the user named none."""
+    """Return a note if strings of a DataFrame count as missing by default."""
     if source.na_values is not None or source.data != _WHERE:
         return []
     found = dict[str, set[str]]()
@@ -250,7 +250,7 @@ def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
 
 
 def _with_flat_names(source: Source) -> Source:
-    """Return a source in which column names of two levels are joined."""
+    """Return a source with two-level column names joined."""
     changed: dict[str, Any] = {}
     for option in ("target", "group", "key", "time", "drop", "categorical", "aside"):
         if value := getattr(source, option):
@@ -260,11 +260,11 @@ def _with_flat_names(source: Source) -> Source:
 
 
 def _with_target(frame: pd.DataFrame, where: str, source: Source) -> tuple[pd.DataFrame, list[str]]:
-    """Drop rows without a target if the user asked for it; otherwise raise if a row has none."""
+    """Drop rows without a target if the user requested this; otherwise raise `BadInput`."""
     target = str(source.target)
     need_column(target, frame.columns, where)
     need_scalars(frame[target], where)
-    if where in {_WHERE, TEST_FRAME}:  # files were already read by the same rules
+    if where in {_WHERE, TEST_FRAME}:  # files were already read with the same rules
         values = without_gaps(frame[target], source.gaps)
         frame = frame.assign(**{target: checked_column(values, f"the target {target!r}")})
     if not len(frame):
@@ -278,7 +278,7 @@ def _with_target(frame: pd.DataFrame, where: str, source: Source) -> tuple[pd.Da
 
 
 def _roles(source: Source) -> dict[str, str]:
-    """Return the option that names each column; `BadInput` if two options name one column."""
+    """Return the option that names each column; `BadInput` if two options name the same column."""
     if source.key and source.group is not None:
         raise BadInput(
             f"--key {','.join(source.key)} cannot be combined with --group {source.group}, because "
@@ -308,7 +308,7 @@ _DIGITS = 16
 def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
     """Return a copy of a DataFrame with strings as column names and rows numbered from 0.
 
-    Index levels with a name that no column has become columns, which `attrs` list.
+    Index levels with unused names become columns, which are listed in `attrs`.
 
     Raises:
         BadInput: If two columns have the same name, or a column is sparse; the message names the
@@ -337,7 +337,7 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
     """Return a target or groups with rows numbered from 0; objects become numbers or truth values.
 
     Raises:
-        BadInput: If the values have several types.
+        BadInput: If the values have mixed types.
     """
     column = plain_column(column.reset_index(drop=True))
     if column.dtype != object:
@@ -357,7 +357,7 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
 
 
 def as_column(values: Any) -> pd.Series:
-    """Return values of any library as a column; a shape of (n, 1) gives scikit-learn's warning."""
+    """Return values of any library as a column; shape (n, 1) gives scikit-learn's warning."""
     values = as_pandas(values)
     is_column = isinstance(values, ExtensionArray | pd.Series)
     if is_column or (isinstance(values, list) and np.ndim(values) == 1):
@@ -369,21 +369,22 @@ def as_column(values: Any) -> pd.Series:
 def target_of(
     target: pd.Series, where: str, predicts: str | None = None, decimal: str = ""
 ) -> tuple[NDArray[Any], tuple[Label, ...], list[str]]:
-    """Encode the target as classes or numbers; strings with many different numbers become numbers.
+    """Encode the target as classes or numbers; strings of many different numbers become numbers.
 
     Args:
-        target: The values.
+        target: Target values.
         where: Name of the table in messages.
-        predicts: `classification` or `regression`; None for regression on many distinct numbers.
+        predicts: Kind of prediction, `classification` or `regression`; None to infer the kind, with
+            regression for many distinct numbers.
         decimal: Decimal mark in the rest of the table, if known.
 
     Returns:
-        For classes, positions in the sorted classes, and the classes. For numbers, the numbers, and
-        an empty tuple. In both cases also notes for the user.
+        For classes, positions in the sorted classes, and the classes. For numbers, the numbers and
+        an empty tuple. The third value contains notes for the user.
 
     Raises:
-        BadInput: If a target is missing or infinite, if all targets are equal, or if most targets
-            are numbers but one is not.
+        BadInput: If a target is missing or infinite, if all targets are equal, or if most but not
+            all targets are numbers.
     """
     need_targets(target, where)
     if not len(target):
@@ -425,10 +426,10 @@ def target_of(
 def number_texts(
     target: pd.Series, where: str, predicts: str | None, decimal: str
 ) -> tuple[pd.Series, list[str]]:
-    """Convert the strings of a target to numbers if they are numbers to predict; add a note.
+    """Convert a target's strings to numbers if the strings are numbers to predict; add a note.
 
     Raises:
-        BadInput: If most strings are numbers to predict, but some are not.
+        BadInput: If most but not all strings are numbers to predict.
     """
     found = None if predicts == "classification" else numbers_in(target, decimal)
     if found is None or (isinstance(found, NoNumbers) and target.nunique() <= _CLASSES):
@@ -468,7 +469,7 @@ def need_targets(target: pd.Series, where: str) -> None:
 
 
 def _labels(target: pd.Series) -> NDArray[Any]:
-    """Return labels in the user's type: whole numbers, other numbers, truth values or strings."""
+    """Return labels in the user's type: integers, other numbers, truth values or strings."""
     if isinstance(target.dtype, pd.CategoricalDtype):
         target = target.astype(target.cat.categories.dtype)
     if pd.api.types.is_bool_dtype(target):
@@ -484,9 +485,9 @@ def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | N
     """Return a checked DataFrame that includes the target, and the name of the target column.
 
     Args:
-        frame: Features, and the target column if `target` is a name.
-        target: Name of the target column, or the values in row order. Values of shape (n, 1) give a
-            warning. Values named like an existing column get another name.
+        frame: Features, including the target column if `target` is a name.
+        target: Name of the target column, or the values in row order. Values of shape (n, 1) cause
+            a warning. Values with the name of an existing column are renamed.
 
     Raises:
         BadInput: If the number of values differs from the number of rows.
@@ -513,12 +514,12 @@ def unused_name(name: str, columns: Iterable[Any]) -> str:
 
 
 def frame_name(frame: pd.DataFrame) -> str:
-    """Return the source name of a DataFrame; equal names mean equal content."""
+    """Return the source name of a DataFrame, which is equal for equal content."""
     return FRAME + content_digest("frame", _content(frame))[:_DIGITS]
 
 
 def frame_dataset(source: Source, frame: pd.DataFrame, test: pd.DataFrame | None = None) -> Dataset:
-    """Make a data set of training rows and, if given, test rows; may raise `BadInput`."""
+    """Build a data set from training rows and optional test rows; may raise `BadInput`."""
     source = replace(source, data=_WHERE, test=source.test if test is None else TEST_FRAME)
     return table_dataset(source, FRAME.rstrip(":"), frame, test)
 

@@ -1,14 +1,14 @@
-"""Ensembles of pipelines: their choice by held-out predictions, and the scikit-learn models.
+"""Ensembles of pipelines: selection by held-out predictions, and the scikit-learn models.
 
 Greedy selection with replacement follows Caruana et al., "Ensemble selection from libraries of
-models" (ICML 2004), as in Ram et al. (2020), appendix 8. Agnostic Bayes weights each model by how
-often the model is best in bootstraps of half of the examples: Lacoste et al., "Sequential
-model-based ensemble optimization" (UAI 2014), equations 4 and 5. More bootstraps are drawn than in
-the search, because their number determines the resolution of the weights.
+models" (ICML 2004), as in Ram et al. (2020), appendix 8. Agnostic Bayes weights each model by the
+number of bootstraps, of half of the examples each, in which the model is best: Lacoste et al.,
+"Sequential model-based ensemble optimization" (UAI 2014), equations 4 and 5. More bootstraps are
+drawn than in the search, because their number determines the resolution of the weights.
 
-On the rows used to build it, an ensemble looks better than it is. To compare kinds of ensembles, a
-nested estimate therefore builds each kind on four parts of the held-out rows and scores it on the
-fifth part.
+On the rows used for its selection, an ensemble looks better than on new rows. To compare kinds of
+ensembles, a nested estimate therefore builds each kind on four parts of the held-out rows and
+scores the ensemble on the fifth part.
 """
 
 from collections import Counter
@@ -45,13 +45,13 @@ addition.
 
 
 def member_output(predictions: Predictions, n_classes: int) -> Array:
-    """Return a model's probabilities or votes, shape (n, c); for regression, numbers, (n, 1)."""
+    """Return a model's probabilities or votes, shape (n, c), or numbers, shape (n, 1)."""
     found = predictions if predictions.are_probabilities else Predictions(predictions.label)
     return found.outputs(n_classes)
 
 
 def blend(mean: Array, n_classes: int) -> Predictions:
-    """Predict from the weighted mean of the members' contributions."""
+    """Return predictions from the weighted mean of the members' contributions."""
     if not n_classes:
         return Predictions(mean[:, 0])
     return Predictions(heaviest_class(mean).astype(np.int32), mean)
@@ -70,10 +70,10 @@ def heaviest_class(mean: Array) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions of several candidates for the m rows that the folds of a split hold out.
+    """Predictions of several candidates for the m rows held out by the folds of a split.
 
-    `predictions` are by candidate and fold. Computing a loss raises `TimeoutError` once the clock
-    `monotonic` has passed `until`.
+    `predictions` are indexed by candidate and fold. Computing a loss raises `TimeoutError` once the
+    clock `monotonic` passes `until`.
     """
 
     dataset: Dataset
@@ -91,7 +91,7 @@ class HeldOut:
         return tuple(self.split.held_out(fold) for fold in range(self.split.n_folds))
 
     def output(self, candidate: int) -> Array:
-        """Return a candidate's contribution to an ensemble, for all rows by fold, shape (m, c)."""
+        """Return a candidate's contribution to an ensemble, with rows by fold, shape (m, c)."""
         n_classes = len(self.dataset.classes)
         return np.concatenate([member_output(p, n_classes) for p in self.predictions[candidate]])
 
@@ -107,7 +107,7 @@ class HeldOut:
         return np.array([self._loss(rows, predicted) for rows, predicted in found])
 
     def check_time(self) -> None:
-        """Raise `TimeoutError` if the time for the choice is over."""
+        """Raise `TimeoutError` if the time for the choice is up."""
         if monotonic() > self.until:
             raise TimeoutError("the choice took longer than the time left")
 
@@ -118,7 +118,7 @@ class HeldOut:
         return self.by_fold(mean)
 
     def by_fold(self, mean: Array) -> tuple[Predictions, ...]:
-        """Turn a mean of contributions, shape (m, c), into predictions by fold."""
+        """Convert a mean of contributions, shape (m, c), to predictions by fold."""
         ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
         return tuple(blend(part, len(self.dataset.classes)) for part in np.split(mean, ends))
 
@@ -139,7 +139,7 @@ class HeldOut:
         try:
             if not self.metric.declared.is_quick:
                 return self.metric.loss(y, predicted, n_classes)
-            alike = np.full((1, len(y)), 1 / len(y))  # ten times as fast as a scorer
+            alike = np.full((1, len(y)), 1 / len(y))  # ten times faster than a scorer
             return float(self.metric.weighted_losses(y, predicted, n_classes, alike)[0])
         except ValueError:
             return float("nan")
@@ -147,7 +147,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class FitLimit:
-    """Limit `most` on the total fitting time of members; `seconds` is per candidate, shape (n,).
+    """Limit `most` on the total fitting time of members; `seconds` by candidate, shape (n,).
 
     The first candidate is always allowed.
     """
@@ -167,11 +167,11 @@ def greedy_picks(
     size: int,
     limit: FitLimit | None = None,
 ) -> tuple[list[int], list[float]]:
-    """Pick up to `size` members with replacement, always the one that improves the ensemble most.
+    """Pick up to `size` members with replacement, each time the most helpful member.
 
-    `members` are contributions of equal shape; the best single member comes first. Returns the
-    positions of the picks, up to the size with the least loss, and the loss after each pick. Ties
-    go to the first member.
+    `members` are contributions of equal shape. The first pick is the best single member, and each
+    further pick improves the ensemble most. Returns the positions of the picks, up to the size with
+    the lowest loss, and the loss after each pick. Ties go to the first member.
     """
     picks, losses = [0], [loss(members[0])]
     total = members[0].copy()
@@ -210,7 +210,7 @@ def bootstraps_for(metric: Metric) -> Bootstraps:
 
 
 def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: Generator) -> Array:
-    """Return the candidates' weights by agnostic Bayes, shape (n,), which sum to 1."""
+    """Return the candidates' agnostic Bayes weights, shape (n,), which sum to 1."""
     resampling = Resampling.of(held_out.dataset, held_out.split, held_out.metric, bootstraps, rng)
     risks = []
     for predicted in held_out.predictions:
@@ -230,11 +230,12 @@ CANDIDATES = 32
 
 @dataclass(frozen=True)
 class EnsembleChoice:
-    """An ensemble of candidates. The kind is single if greedy selection found nothing better.
+    """An ensemble of candidates; its kind is `single` if greedy selection found nothing better.
 
     Attributes:
-        weights: Weights by candidate, summing to 1; best first, or heaviest first if agnostic.
-        losses: Mean loss over the folds; greedy selection has one for each size from 1.
+        weights: Weights by candidate, summing to 1; best candidate first, or heaviest first if
+            agnostic.
+        losses: Mean losses over the folds; for greedy selection, one loss per size from 1.
     """
 
     kind: Kind
@@ -251,9 +252,9 @@ def choose(
     *,
     limit: FitLimit | None = None,
 ) -> EnsembleChoice:
-    """Build an ensemble of the given kind; losses of all candidates must be finite.
+    """Build an ensemble of the given kind; the losses of all candidates must be finite.
 
-    `size` limits the picks of greedy selection. `bootstraps` and `rng` are for the agnostic
+    `size` limits the picks of greedy selection. `bootstraps` and `rng` are used by the agnostic
     ensemble.
     """
     found = held_out.losses
@@ -286,7 +287,7 @@ def choose(
 
 
 def predict_held_out(choice: EnsembleChoice, held_out: HeldOut) -> tuple[Predictions, ...]:
-    """Return the held-out predictions of an ensemble, by fold; unchanged for a single model."""
+    """Return the held-out predictions of an ensemble by fold; unchanged for a single model."""
     if choice.kind == "single":
         return held_out.predictions[next(iter(choice.weights))]
     weights = np.zeros(len(held_out))
@@ -305,10 +306,11 @@ def nested_losses(
     *,
     limit: FitLimit | None = None,
 ) -> Mapping[Kind, float]:
-    """Return the loss of each kind of ensemble on rows not used to build it; nothing is trained.
+    """Return the loss of each kind of ensemble on rows not used for its selection.
 
-    The loss is the mean over parts and folds. If a part of a fold lacks a class that the metric
-    needs, the part is skipped for all kinds. The result is empty if all parts are skipped.
+    Nothing is trained. The loss is the mean over parts and folds. If a part of a fold lacks a class
+    that the metric needs, the part is skipped for all kinds. The result is empty if all parts are
+    skipped.
     """
     dealing, *streams = sequence.spawn(1 + N_PARTS)
     parts = stratified_parts(held_out, N_PARTS, np.random.default_rng(dealing))
@@ -329,7 +331,7 @@ def nested_losses(
 
 
 def best_kind(losses: Mapping[Kind, float]) -> Kind:
-    """Return the kind with the least loss; ties go to the simplest kind.
+    """Return the kind with the lowest loss; ties go to the simplest kind.
 
     >>> best_kind({"single": 0.2, "greedy": 0.1, "agnostic": 0.1})
     'greedy'
@@ -340,12 +342,12 @@ def best_kind(losses: Mapping[Kind, float]) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceCosts:
-    """Measured times of the operations that choosing an ensemble consists of.
+    """Measured times of the operations in choosing an ensemble.
 
     Attributes:
         of_candidate: Seconds to load the predictions of a candidate.
         of_loss: Seconds to blend an ensemble and compute its loss.
-        of_risk: Seconds to draw a bootstrap and compute a candidate's loss in it.
+        of_risk: Seconds to draw a bootstrap and compute a candidate's loss in the bootstrap.
     """
 
     of_candidate: float
@@ -363,7 +365,7 @@ class ChoiceCosts:
         return cls(of_candidate, of_loss, of_risks / few.n)
 
     def seconds(self, kind: str, n: int, size: int, n_bootstraps: int) -> float:
-        """Predict the seconds of choosing among n candidates; `auto` needs the nested estimate."""
+        """Predict the seconds of a choice among n candidates; `auto` adds the nested estimate."""
         greedy = self.of_loss * (min(size, n) * min(n, CANDIDATES) + 2 * n)
         agnostic = n * (n_bootstraps * self.of_risk + self.of_loss)
         built = {"greedy": greedy, "agnostic": agnostic, "auto": N_PARTS * greedy + 2 * agnostic}
@@ -371,7 +373,7 @@ class ChoiceCosts:
 
 
 def stratified_parts(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:
-    """Deal each fold's rows to stratified parts by group; return the part of each row, or -1."""
+    """Divide each fold's rows into stratified parts by group; return each row's part, or -1."""
     dataset = held_out.dataset
     parts = np.full(len(dataset), -1)
     for rows in held_out.rows:
@@ -397,10 +399,10 @@ class _Ensemble(BaseEstimator):
         weights: Sequence[float] | None = None,
         classes: Sequence[Any] | NDArray[Any] = (),
     ) -> Self:
-        """Make an ensemble of fitted members, without training.
+        """Build an ensemble of fitted members, without training.
 
-        `classes` are by default the members' own. Raises `ValueError` if the number of weights is
-        wrong, or if members have different classes.
+        By default, `classes` are the members' classes. Raises `ValueError` if the number of weights
+        is wrong, or if members have different classes.
         """
         ensemble = cls(members, weights)
         ensemble._take(list(members), classes)
@@ -447,26 +449,26 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
     """
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the weighted share of each class, shape (n, c)."""
+        """Return the weighted probability of each class, shape (n, c)."""
         check_is_fitted(self)
         weighted = zip(self.members_, self.weights_, strict=True)
         mean: NDArray[np.float64] = np.sum(
             [weight * self._output(member, X) for member, weight in weighted], axis=0
         )
-        # Rounding may push shares slightly above 1.
+        # Rounding may push probabilities slightly above 1.
         return mean / mean.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class with the largest share, shape (n,); ties go to the lowest class."""
+        """Return the most probable class of each row, shape (n,); ties go to the lowest class."""
         return self.labels_of_probabilities(self.predict_proba(X))
 
     def labels_of_probabilities(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the classes with the largest shares, shape (n,); ties go to the lowest class."""
+        """Return the most probable classes, shape (n,); ties go to the lowest class."""
         return self.classes_[heaviest_class(probabilities)]
 
     def _output(self, member: Any, X: Any) -> NDArray[np.float64]:
         if callable(getattr(member, "predict_proba", None)):
-            with suppress(NotImplementedError):  # some models signal missing probabilities this way
+            with suppress(NotImplementedError):  # some models signal a lack of probabilities this way
                 score = predicted_scores(member, X, self.classes_, "predict_proba")
                 if Predictions(score.argmax(axis=1), score).are_probabilities:
                     return score
@@ -499,7 +501,7 @@ class NumberEnsemble(RegressorMixin, _Ensemble):
 
 
 def _normalized(weights: Sequence[float] | None, n_members: int) -> NDArray[np.float64]:
-    """Return weights that sum to 1, shape (k,); `ValueError` if given weights are not usable."""
+    """Return weights that sum to 1, shape (k,); `ValueError` if the given weights are unusable."""
     if not n_members:
         raise ValueError("an ensemble needs at least one member; got none")
     given = np.ones(n_members) if weights is None else np.asarray(weights, dtype=np.float64)

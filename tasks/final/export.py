@@ -1,18 +1,16 @@
-"""Export of a final model with as little dependence on prefect-tune as possible.
+"""Export of a final model with as few dependencies on prefect-tune as possible.
 
-`plain` replaces prefect-tune's estimator classes by their scikit-learn parents, where this changes
-no prediction. Some of these classes differ from the parent only when the parent would fail or
-select no column. If this did not happen, the parent's predictions are equal to the last bit, and so
-are those of a refitted clone.
-
-`portable` pickles a model with our remaining code and the user's by value, as bytecode for this
-version of Python. A `checked_pickle` compares versions before the model is read. Reading a
-`skops_file` runs no code, but types that skops does not know must be installed where the file is
-read and trusted by the reader.
+`plain` replaces prefect-tune's estimator classes with their scikit-learn parents, where predictions
+stay the same. Some of these classes differ from the parent only if the parent fails or selects no
+column. In all other cases, the predictions of the parent, and of a refitted clone, are equal to the
+last bit. `portable` pickles a model together with prefect-tune's remaining code and the user's
+code, as bytecode for this version of Python. A `checked_pickle` compares versions before the model
+is read. Reading a `skops_file` runs no code, but types unknown to skops must be installed on the
+reading machine and trusted by the reader.
 
 A `trial_pipeline` is the unfitted pipeline of a trial, and `code_of` prints it as Python code.
-Because steps depend on the data that reaches them, the pipeline is the one of the final model if
-the trial is part of that model, and the one of the first fold otherwise.
+Steps depend on their input data, so the pipeline is built as for the final model if the trial is
+part of that model, and as for the first fold otherwise.
 """
 
 import copyreg
@@ -79,9 +77,9 @@ _FALLBACK = "only_column_"
 
 
 def plain(model: Value) -> Value:
-    """Return a copy of a model with scikit-learn's classes in place of prefect-tune's.
+    """Return a copy of a model with prefect-tune's classes replaced with scikit-learn's.
 
-    The model may be fitted or not. Estimators without a counterpart are not copied.
+    The model may be fitted or unfitted. Estimators without a counterpart are not copied.
 
     >>> plain(Polynomial(degree=3))
     PolynomialFeatures(degree=3)
@@ -118,7 +116,7 @@ def _as_parent(estimator: BaseEstimator) -> BaseEstimator:
 
 
 def _replaced(value: Any, change: Change, done: dict[int, Any]) -> Any:
-    """Return a value with all estimators changed, innermost first; shared objects stay shared."""
+    """Return a value with all estimators changed, innermost first; sharing is preserved."""
     if id(value) in done:
         return done[id(value)]
     made = value
@@ -148,8 +146,8 @@ class ModelFile:
     """A model as file content, and the model loaded from this content.
 
     Attributes:
-        packages: Packages that loading imports, sorted.
-        trusted: Types that must be trusted to load a skops file, sorted.
+        packages: Sorted packages imported on loading.
+        trusted: Sorted types that must be trusted to load a skops file.
     """
 
     data: bytes
@@ -164,7 +162,7 @@ class ModelFile:
 
 
 def portable(model: Any) -> ModelFile:
-    """Pickle a model with the code of prefect-tune and of the user, and load the pickle."""
+    """Pickle a model with the code of prefect-tune and the user, and load the pickle."""
     data = portable_pickle(model, lambda name: is_ours(name) or is_user_code(name))
     reader = _Reader(data)
     read = reader.load()
@@ -187,12 +185,12 @@ if changed:
 def checked_pickle(file: ModelFile, packages: Mapping[str, str]) -> bytes:
     """Return a model's pickle that compares versions on loading, before the model is read.
 
-    Loading raises ImportError in another minor version of Python if the pickle carries code, and
-    warns about other versions of the `packages`.
+    If the pickle contains code, loading under a different minor version of Python raises
+    ImportError. Loading with different versions of the `packages` gives a warning.
     """
     program = _VERSIONS.format(file=file, python=sys.version_info[:2], packages=packages).encode()
     call = b"cbuiltins\nexec\nX" + len(program).to_bytes(4, "little") + program + b"}\x86R0"
-    return file.data[:2] + call + file.data[2:]  # the pickle's protocol comes first
+    return file.data[:2] + call + file.data[2:]  # the pickle begins with the protocol
 
 
 def _cached(function: Callable[[Any], Any], name: str) -> cached_property[Any]:
@@ -201,7 +199,7 @@ def _cached(function: Callable[[Any], Any], name: str) -> cached_property[Any]:
     return made
 
 
-# Before Python 3.12, a cached property holds a lock, which cannot be pickled by value.
+# Before Python 3.12, a cached property contains a lock, which cannot be pickled by value.
 copyreg.pickle(cached_property, lambda it: (_cached, (it.func, it.attrname)))
 
 
@@ -241,7 +239,7 @@ def skops_file(model: Any) -> ModelFile:
         data: bytes = skops.io.dumps(model)
         trusted = tuple(sorted(skops.io.get_untrusted_types(data=data)))
         read = skops.io.loads(data, trusted=trusted)
-    except Exception as error:  # any kind, depending on objects in the model
+    except Exception as error:  # any error, depending on objects in the model
         reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
         raise BadInput(f"skops' format cannot store the model: {reason}", remedy=_REMEDY) from error
     if users := [kind.rpartition(".")[2] for kind in trusted if is_user_code(kind)]:
@@ -265,7 +263,7 @@ class TrialPipeline:
     """The unfitted pipeline of a trial, with steps named as in the space.
 
     `weighted` is the argument of `fit` for row weights by class frequency; empty if weights are not
-    used. `remarks` are sentences on what the pipeline does not show.
+    used. `remarks` are sentences on properties that the pipeline does not show.
     """
 
     pipeline: Pipeline
@@ -281,17 +279,17 @@ def trial_pipeline(
     best_epoch: int | None = None,
     is_final: bool = False,
 ) -> TrialPipeline:
-    """Build the pipeline of a trial, as for the first fold or, if `is_final`, for the final model.
+    """Build the pipeline of a trial for the first fold or, if `is_final`, for the final model.
 
     If the model trains in epochs, the pipeline trains to `best_epoch`, or to the last epoch if
     None.
 
-    If the store has no cached step results, it does not know the input of the model, so earlier
-    steps are rerun, except `failed_step` (empty if unknown). Steps after the failed step are built
-    as if that step had returned its input.
+    If the store has no cached step results, the input of the model is unknown, so earlier steps are
+    rerun, except `failed_step` (empty if unknown). Steps after the failed step are built as if that
+    step had returned its input unchanged.
 
     Raises:
-        StoreLost: If the study's data is lost.
+        StoreLost: If the study's data are lost.
     """
     remarks, steps, weighted = [], [], ""
     if is_final:
@@ -345,11 +343,11 @@ def code_of(
     user_file: str = "",
     dataset: Dataset | None = None,
 ) -> str:
-    """Return Python code that builds a trial's pipeline, named `pipeline`, and fits the pipeline.
+    """Return Python code that builds and fits a trial's pipeline, named `pipeline`.
 
     The docstring of the code starts with `heading`. If the study's `dataset` is given, the pipeline
-    includes the reader of rows as they are in the file. Raises `BadInput` if a value cannot be
-    written as code.
+    includes the reader of rows in the file's form. Raises `BadInput` if a value cannot be written
+    as code.
     """
     writer = _Writer(user_file)
     pipeline = trial.pipeline
@@ -368,7 +366,7 @@ def code_of(
 
 
 class _Writer:
-    """Writer of values as code, which collects imports; `user_file` may define estimators."""
+    """Writer of values as code that collects imports; `user_file` may define estimators."""
 
     def __init__(self, user_file: str) -> None:
         self._user_file, self._is_used = user_file, False
@@ -419,7 +417,7 @@ class _Writer:
             return f"{_ALIASES[module]}.{name}"
         if self._modules.setdefault(name, module) == module:
             return name
-        self._whole.add(module)  # another module has an object of this name
+        self._whole.add(module)  # an object of another module has the same name
         return f"{module}.{name}"
 
     def imports(self) -> str:
@@ -438,7 +436,7 @@ class _Writer:
         return "\n".join(lines)
 
     def _call(self, value: Any, values: Mapping[str, Any], form: str | None) -> str:
-        """Return a constructor call with only the arguments that differ from their defaults."""
+        """Return a constructor call with only the arguments that differ from the defaults."""
         accepted = signature(type(value)).parameters
         unknown, items = Parameter("unknown", Parameter.KEYWORD_ONLY, default=None), []
         for name in dict.fromkeys((*(n for n in accepted if n in values), *values)):
@@ -472,7 +470,7 @@ def _quoted(text: str) -> str:
 
 
 def _bracketed(opening: str, items: Sequence[str], closing: str) -> str:
-    """Return items in brackets, on one line if short enough, otherwise on separate lines."""
+    """Return items in brackets, on one line if short enough, otherwise one per line."""
     line = f"{opening}{', '.join(items)}{closing}"
     if not items or ("\n" not in line and len(line) <= _WIDTH):
         return line

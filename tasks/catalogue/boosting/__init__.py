@@ -1,8 +1,8 @@
 """Boosted trees of other libraries with scikit-learn's interface, for tables and matrices.
 
-`light_gbm`, `xg_boost` and `cat_boost` each need the library of that name (XGBoost and CatBoost
-come with `prefect-tune[boosting]`). Missing values of tables are passed on to the library;
-categories become codes. Matrices are converted to single precision, and sparse matrices to CSR.
+`light_gbm`, `xg_boost` and `cat_boost` each need the library of the same name (XGBoost and CatBoost
+come with `prefect-tune[boosting]`). The library itself handles missing values of tables; categories
+become codes. Matrices are converted to single precision, and sparse matrices to CSR.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ _MOST_CATEGORIES = 254
 
 
 class CategoryCodes(TransformerMixin, BaseEstimator):
-    """Encodes categories as codes by frequency; missing, rare and unseen categories become NaN."""
+    """Encodes categories as codes by frequency; missing, rare and unseen ones become NaN."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn the layout of X, which columns are categories, and the frequent categories."""
+        """Learn the layout, the categorical columns and the frequent categories of X."""
         self.categories_: dict[int, NDArray[np.object_]] = {}
         self.is_category_ = np.zeros(X.shape[1], dtype=np.bool_)
         self.is_table_ = isinstance(X, pd.DataFrame)
@@ -68,7 +68,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
 
 
 class _Native(BaseEstimator):
-    """Boosted trees of a library's `estimator`, with categories as codes."""
+    """Boosted trees from a library's `estimator`, with categories as codes."""
 
     prediction_settings: Mapping[str, Any] = {}
     """Arguments for the library's predictions."""

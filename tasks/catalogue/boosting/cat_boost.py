@@ -24,13 +24,13 @@ class _CatBoost:
     def _fit_coded(self, model: Any, X: Any, y: NDArray[Any], weights: Weights) -> None:
         columns = np.flatnonzero(self.codes_.is_category_).tolist()
         model.fit(self._seen(X), y, sample_weight=weights, cat_features=columns)
-        # Fitted models reject changes of parameters, which they store in two places.
+        # Fitted models reject changes of parameters, which are stored in two places.
         model._init_params["thread_count"] = 1  # noqa: SLF001
         described = model.get_metadata()
         described["params"] = _THREADS.sub(r"\g<1>1", described["params"])
 
     def _seen(self, X: Any) -> Any:
-        """Return a table as a frame of whole codes, as CatBoost needs; -1 means missing."""
+        """Return a table as a frame of integer codes, as CatBoost requires; -1 means missing."""
         if sparse.issparse(X):  # CatBoost rejects read-only arrays, which steps may return
             places = (np.require(part, requirements="W") for part in (X.indices, X.indptr))
             return sparse.csr_matrix((X.data, *places), shape=X.shape)
@@ -51,10 +51,10 @@ class CatBoostRegressor(_CatBoost, NativeRegressor):
 
 
 def classifier(**arguments: Any) -> CatBoostClassifier:
-    """Return a CatBoost classifier, which predicts on one thread."""
+    """Return a CatBoost classifier that predicts on one thread."""
     return CatBoostClassifier(LibraryClassifier(**_SETTINGS, **arguments))
 
 
 def regressor(**arguments: Any) -> CatBoostRegressor:
-    """Return a CatBoost regressor, which predicts on one thread."""
+    """Return a CatBoost regressor that predicts on one thread."""
     return CatBoostRegressor(LibraryRegressor(**_SETTINGS, **arguments))

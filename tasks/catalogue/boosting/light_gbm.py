@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor, Weights
 
 _SETTINGS: Mapping[str, Any] = {
-    "n_jobs": 0,  # as many as OpenMP allows; any other number would be stored in the model's text
+    "n_jobs": 0,  # all threads that OpenMP allows; other numbers would be stored in the model's text
     "verbose": -1,
     "deterministic": True,
     "importance_type": "gain",
@@ -18,7 +18,7 @@ _SETTINGS: Mapping[str, Any] = {
 
 
 class _LightGBM:
-    """LightGBM whose result does not depend on the number of threads.
+    """LightGBM with results that do not depend on the number of threads.
 
     Column-wise training computes each sum on one thread, so the order of additions is fixed.
     Row-wise training and sparse columns split sums between threads. Matrices consist mostly of
@@ -46,10 +46,10 @@ class LightGBMRegressor(_LightGBM, NativeRegressor):
 
 
 def classifier(**arguments: Any) -> LightGBMClassifier:
-    """Return a LightGBM classifier, which predicts on one thread."""
+    """Return a LightGBM classifier that predicts on one thread."""
     return LightGBMClassifier(LGBMClassifier(**_SETTINGS, **arguments))
 
 
 def regressor(**arguments: Any) -> LightGBMRegressor:
-    """Return a LightGBM regressor, which predicts on one thread."""
+    """Return a LightGBM regressor that predicts on one thread."""
     return LightGBMRegressor(LGBMRegressor(**_SETTINGS, **arguments))

@@ -18,10 +18,10 @@ _SETTINGS: Mapping[str, Any] = {
 
 
 class _XGBoost:
-    """XGBoost, which reads entries that a sparse matrix does not store as missing values.
+    """XGBoost, which treats unstored entries of a sparse matrix as missing values.
 
-    Zeros of dense matrices count as missing, too, so that dense and sparse matrices give equal
-    trees. In tables, zeros are numbers or codes of categories and do not count as missing.
+    Zeros in dense matrices also count as missing, so that dense and sparse matrices give equal
+    trees. In tables, zeros are numbers or category codes and do not count as missing.
     """
 
     codes_: Any

@@ -24,10 +24,10 @@ CodeTable: TypeAlias = "tuple[pd.DataFrame | None, list[str]]"
 
 @dataclass(frozen=True)
 class Given:
-    """Data that the user named, before it is read.
+    """Data named by the user, before reading.
 
     Attributes:
-        location: The file or folder.
+        location: Location of the file or folder.
         target: Column to predict, if named.
         labels: Table of labels, if named.
     """
@@ -45,8 +45,8 @@ class Given:
     def table(self) -> "Location | None":
         """The file, or the first part of the folder's table; None if a folder has no single table.
 
-        Parts lie in the folder itself, or in subfolders such as `site=A`. CSV files directly in the
-        folder are parts of one table if they have the same columns.
+        Parts are located in the folder itself or in subfolders such as `site=A`. CSV files directly
+        in the folder are parts of one table if all have the same columns.
         """
         location = self.location
         if not self.is_folder:
@@ -74,19 +74,19 @@ class Format:
     """A data format.
 
     Attributes:
-        name: Name that `--format` takes.
-        description: Noun phrase for data in this format, with an article.
-        kind: `table` for a table that includes its target, `events` for patient events with a
-            separate table of labels.
-        recognizes: Function that returns whether data seems to have this format.
+        name: Name of the format, as given to `--format`.
+        description: Noun phrase for data in the format, including the article.
+        kind: Kind of the data: `table` for a table that includes its target, or `events` for
+            patient events with a separate table of labels.
+        recognizes: Function that returns whether data appear to have this format.
         read: Function that returns the frames of a file or folder, given the columns to read as
-            strings. Columns of frames of events have names listed in `event_tables`.
-        subfolder: Subfolder that holds the files; empty for the folder itself.
+            strings. Columns of event frames have names listed in `event_tables`.
+        subfolder: Subfolder that contains the files; empty for the folder itself.
         splits: Table in the folder with the split of each subject, such as `held_out`; empty if the
             format has no such table.
-        folder_holds: Files by which a folder of this format is recognized; empty if a single file
-            may have the format, too.
-        tables: Names of the tables to read in a folder, in lower case; a note lists all others.
+        folder_holds: Files by which a folder of the format is recognized; empty if a single file
+            may also have the format.
+        tables: Lowercase names of the tables to read in a folder; a note lists all other tables.
             Empty if all tables are read.
         read_codes: Function that returns descriptions and ancestors of codes, like `code_table`;
             None if the format has no tables of codes.
@@ -104,7 +104,7 @@ class Format:
     read_codes: "Callable[[Location, Sequence[str]], CodeTable] | None" = None
 
     def root(self, location: "Location") -> "Location":
-        """Return the location whose files are read: the file or folder itself, or its subfolder."""
+        """Return the location of the files to read: the file, the folder or its subfolder."""
         return location.below(self.subfolder) if self.subfolder else location
 
     def frames(self, location: "Location", texts: Sequence[str] = ()) -> "Iterable[pd.DataFrame]":
@@ -151,12 +151,12 @@ def recognize(
     a known format is read.
 
     Args:
-        given: The data.
-        chosen: Name of the format that the user chose, if any.
+        given: Data named by the user.
+        chosen: Name of the format chosen by the user, if any.
         kind: Kind of format to consider if none is chosen; None for both kinds.
 
     Raises:
-        BadInput: If the data does not exist, is not in the chosen format, or has no known format.
+        BadInput: If the data do not exist, are not in the chosen format, or have no known format.
         UnknownName: If the chosen format does not exist.
     """
     found = None if chosen is None else FORMATS.named(chosen)
@@ -164,7 +164,7 @@ def recognize(
     if not location.exists():
         raise BadInput(f"there is no file or folder {location.url}")
     if given.is_folder:
-        location.parts()  # refuses tables whose files also hold deleted rows
+        location.parts()  # rejects tables whose files also contain deleted rows
     if found is not None:
         if found.folder_holds and not found.recognizes(given):
             raise BadInput(

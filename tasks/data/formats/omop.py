@@ -3,13 +3,13 @@
 Each row of a clinical table becomes an event whose code names the row's concept: `DRUG//1118084`.
 If a row has no standard concept (concept 0), its code names the source value:
 `DRUG//SOURCE//0093-1059`. The person table yields static events for gender, race and ethnicity, and
-`MEDS_BIRTH`; the death table yields `MEDS_DEATH`. Eras are skipped, because they are derived from
-other tables, and so is data known only later, such as the end of a visit.
+`MEDS_BIRTH`; the death table yields `MEDS_DEATH`. Eras are skipped because they are derived from
+other tables. Data that become known only later, such as the end of a visit, are also skipped.
 
 `concept` describes the codes, and `concept_ancestor` lists their ancestors. The code of an ancestor
 begins with the prefix of the same table or of the ancestor's domain, as in `DRUG//21601238`, or
-with `CONCEPT` if no event table belongs to the domain. Names of tables and columns may be in
-capitals.
+with `CONCEPT` if no event table belongs to the domain. Names of tables and columns may be
+uppercase.
 """
 
 import re
@@ -40,12 +40,12 @@ class _Clinical:
 
     Attributes:
         table: Name of the table.
-        of: Prefix of the table's columns, as in `<of>_concept_id`; in capitals, prefix of the
+        of: Prefix of the table's columns, as in `<of>_concept_id`; in uppercase, the prefix of the
             table's codes.
-        date: Column of the date; the name of the time column is this name plus `time`.
-        numbers: Columns that may hold the value, in order of preference. `value_as_number` is
-            always used. Of other columns, the first with a value other than zero is used, because a
-            column of zeros means that amounts are unknown.
+        date: Date column; appending `time` gives the name of the time column.
+        numbers: Columns that may contain the value, in order of preference. `value_as_number` is
+            always used. Among the other columns, the first column with a nonzero value is used,
+            because a column of zeros means that amounts are unknown.
     """
 
     table: str
@@ -80,7 +80,7 @@ _MORE = {
 
 
 def _read(folder: Location) -> Iterator[pd.DataFrame]:
-    """Yield the events of each table, in the columns that `event_frame` makes."""
+    """Yield the events of each table, with the columns of `event_frame`."""
     found = folder.tables(_TABLES)
     if "person" in found:
         yield from _persons(found["person"])
@@ -146,7 +146,7 @@ def _persons(location: Location) -> Iterator[pd.DataFrame]:
         if "year_of_birth" in table or "birth_datetime" not in table:
             need_column("year_of_birth", table.columns, location.url)
             built = _whole(table["year_of_birth"], location.url).astype("string")
-            for name in ("month_of_birth", "day_of_birth"):  # without them, the year's first day
+            for name in ("month_of_birth", "day_of_birth"):  # by default, January 1
                 part = table.get(name, pd.Series(1, index=table.index))
                 built += "-" + _whole(part, location.url).fillna(1).astype("string").str.zfill(2)
             built = built.rename("year_of_birth")
@@ -165,7 +165,7 @@ def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
 
 
 def _whole(column: pd.Series, where: str) -> pd.Series:
-    """Return a column of whole numbers, which a file may store as floats."""
+    """Return a column of integers, which a file may store as floats."""
     numbers = pd.to_numeric(column, errors="coerce")
     bad = column[column.notna() & ~(numbers % 1 == 0).fillna(value=False)]
     if len(bad):
@@ -177,7 +177,7 @@ def _whole(column: pd.Series, where: str) -> pd.Series:
 
 
 def _times(table: pd.DataFrame, date: str, where: str) -> pd.Series:
-    """Return the time of each row; if a row has only a date, the end of that day.
+    """Return the time of each row, or the end of the day if a row has only a date.
 
     The CDM writes unknown times as midnight, so a time at midnight counts as a date.
     """
@@ -229,11 +229,11 @@ def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
 
 
 def _ancestors(location: Location, concepts: Collection[int]) -> dict[Any, list[int]]:
-    """Return the ancestors of these concepts, and of their ancestors."""
+    """Return the ancestors of the concepts and of all ancestors."""
     columns = ["ancestor_concept_id", "descendant_concept_id"]
     wanted, n_wanted = set(concepts), -1
     found = pd.DataFrame({name: [] for name in columns}, dtype=int)
-    while len(wanted) > n_wanted:  # the last pass finds pairs among the ancestors
+    while len(wanted) > n_wanted:  # the final pass finds pairs among the ancestors
         n_wanted, pieces = len(wanted), [found[:0]]
         for piece in _numbers(location, columns):
             is_wanted = piece[columns[1]].isin(wanted) & (piece[columns[0]] != piece[columns[1]])
@@ -258,10 +258,10 @@ def _concepts(
 def _numbers(
     location: Location, numbers: Sequence[str], texts: Sequence[str] = ()
 ) -> Iterator[pd.DataFrame]:
-    """Yield pieces of a vocabulary table: columns of whole numbers, and existing string columns.
+    """Yield pieces of a vocabulary table: integer columns, and existing string columns.
 
     Raises:
-        BadInput: If a column of numbers is missing, or has values that are not whole numbers.
+        BadInput: If an integer column is missing or contains other values.
     """
     for shard in shards(location):
         for piece in read_pieces(shard, (*numbers, *texts)):

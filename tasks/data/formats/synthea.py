@@ -2,9 +2,10 @@
 
 Each row of a table becomes an event with the row's code, as in `CONDITION//444814009`. The value of
 an event is the observed value for observations, the number of dispenses for medications, and the
-quantity for supplies. The code of an imaging study names modality and body site:
+quantity for supplies. The code of an imaging study contains the modality and body site:
 `IMAGING//CT//51185008`. The patient table yields static events for gender, race and ethnicity,
-`MEDS_BIRTH` and `MEDS_DEATH`. Data known only later, such as the end of an encounter, is not read.
+`MEDS_BIRTH` and `MEDS_DEATH`. Data that become known only later, such as the end of an encounter,
+are not read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,8 +28,8 @@ class _Clinical:
 
     Attributes:
         prefix: Prefix of the table's codes.
-        value: Column of values; empty if the table has none.
-        codes: Columns whose values make up the code.
+        value: Column of values; empty if the table has no values.
+        codes: Columns whose values form the code.
     """
 
     prefix: str
@@ -91,7 +92,7 @@ def _events(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
             codes += "//" + table[column].astype("string")
         value = table.get(clinical.value, np.nan)
         unit = {"unit": table["units"]} if "units" in table else {}
-        # Observations of the population, such as QALYs, have no code in older versions.
+        # In older versions, population-level observations such as QALYs have no code.
         yield event_frame(table["patient"], times, codes, value, **unit).dropna(subset="code")
 
 

@@ -57,10 +57,10 @@ def _read_meds_codes(
             if (code := row["code"]) is not None:
                 descriptions[code] = descriptions.get(code) or row.get("description") or ""
                 parents[code].update(filter(None, row.get("parent_codes") or ()))
-    except Exception as error:  # any kind: file systems come from many libraries
+    except Exception as error:  # any error, because file systems come from many libraries
         return None, [f"{file.url} cannot be read, so codes have no descriptions: {error!r}"]
     for code in {*codes} - (known := {*descriptions}):
-        base, _, text = code.rpartition("//")  # the string or unit of an event
+        base, _, text = code.rpartition("//")  # string or unit of an event
         if base in known:
             parents[code] = {base}
             descriptions[code] = ": ".join(filter(None, (descriptions[base], text)))
@@ -89,7 +89,7 @@ def _read(location: Location, texts: Sequence[str]) -> list[pd.DataFrame]:
         frame.select_dtypes(["object", "string"]).dropna(axis=1, how="all") for frame in frames
     ]
     if mixed := numbers & {str(name) for frame in texts_of for name in frame}:
-        # One string among numbers makes a whole column strings, in several files as in one file.
+        # One string among numbers turns the whole column into strings, even across several files.
         frames = [read_table(file, [*texts, *mixed], of_rows=True) for file in files]
     if files[0].folders:
         notes.append(_add_folder_columns(location, files, frames, texts))
@@ -108,9 +108,9 @@ def _add_folder_columns(
     frames: Sequence[pd.DataFrame],
     texts: Sequence[str],
 ) -> str:
-    """Add the columns that folder names define, typed as in a CSV file, and return a note on them.
+    """Add the columns defined by folder names, typed as in a CSV file, and return a note.
 
-    A column that is also in the files is not replaced.
+    A column that also exists in the files is not replaced.
     """
     named = dict.fromkeys(name for file in files for name, _ in file.folders)
     values = []
