@@ -1,8 +1,8 @@
 """The Prefect tasks of trials, and of the final model after the trials.
 
-These tasks exist to be shown in Prefect's UI; Prefect's own caching and persistence are off. Each
-task calls a plain function in a sandbox, and shows the steps that the function reports as task
-runs. If the cache served a step in every fold, the task run of the step ends as Cached.
+The purpose of these tasks is visibility in Prefect's UI; Prefect's own caching and persistence are
+off. Each task calls a plain function in a sandbox, and shows the steps reported by the function as
+task runs. If the cache served a step in every fold, the step's task run ends as Cached.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +38,8 @@ from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, load, run_tr
 SHOWN: Mapping[str, Any] = {
     "cache_policy": NO_CACHE,
     "persist_result": False,
-    "retries": 0,  # whatever Prefect's settings say: a failure is an outcome
-    "log_prints": False,  # whatever Prefect's settings say: prints belong to the trial
+    "retries": 0,  # overrides Prefect's settings, because a failure is an outcome
+    "log_prints": False,  # overrides Prefect's settings, because prints belong to the trial
 }
 """Options of tasks: Prefect shows them, but neither caches, retries nor persists."""
 REFIT_TIMES = 3.0
@@ -49,7 +49,7 @@ REFIT_TIMES = 3.0
 class ServedStep:
     """References to a step's results.
 
-    The class is plain, so that Prefect links the task run to the next step's.
+    The class is plain, so that Prefect links a task run to the next step's task run.
     """
 
     __slots__ = ("__weakref__", "keys")
@@ -84,7 +84,7 @@ def step_task(step: str) -> Callable[..., State[Any]]:
 
 
 def state_of(ended: CallEnded, message: str = "", data: Any = None) -> State[Any]:
-    """Return the state of a task run whose call has ended without a result."""
+    """Return the state of a task run whose call ended without a result."""
     message = message or str(ended)
     if ended.kind is None:
         return Cancelled(message=message)
@@ -94,11 +94,11 @@ def state_of(ended: CallEnded, message: str = "", data: Any = None) -> State[Any
 
 @dataclass
 class ShownCall:
-    """A call in a sandbox, with steps shown as task runs.
+    """A call in a sandbox that shows steps as task runs.
 
     Attributes:
         what: Subject of warnings, such as `trial 7`.
-        report: Steps that become task runs.
+        report: Steps that are shown as task runs.
         n_task_runs: Number of task runs so far, including the caller's own.
         printed: Output of the call.
     """
@@ -113,8 +113,8 @@ class ShownCall:
     def run(self, function: Callable[..., Any], limits: Limits, **arguments: Any) -> Any:
         """Return the value of `function(context, **arguments)`, run in a sandbox.
 
-        If another process, such as the kernel, kills the sandbox, the call is tried once more.
-        Raises `CallEnded`, `NoSandbox` if no sandbox can be started, and errors of the function.
+        If something else, such as the kernel, kills the sandbox, the call is retried once. Raises
+        `CallEnded`, `NoSandbox` if no sandbox can be started, and errors of the function.
         """
         arguments = {"context": self.context, **arguments}
         memory_bytes = self.context.memory_limit_bytes or self.task.memory_bytes
@@ -164,10 +164,10 @@ def evaluate(
     limit_seconds: float | None = None,
     pilot_seconds: float | None = None,
 ) -> State[TrialOutcome]:
-    """Evaluate a trial; if the trial fails, the task run ends Failed with the reason.
+    """Evaluate a trial; if the trial fails, the task run ends as Failed with the reason.
 
     `report` selects the steps that become task runs. If `limit_seconds` is None, the study's limit
-    of a trial applies. `pilot_seconds` is as in `evaluate_query`.
+    of a trial applies. See `evaluate_query` for `pilot_seconds`.
     """
     shown = ShownCall(f"trial {number}", context, report)
     limits = Limits(context.trial_seconds if limit_seconds is None else limit_seconds)
@@ -223,7 +223,7 @@ def _call(
     function: Callable[..., Any],
     **arguments: Any,
 ) -> Shown:
-    """Call a function other than a trial; its time limit is `times` the limit of a trial.
+    """Call a function other than a trial, with `times` the time limit of a trial.
 
     Raises `TimeoutError`, `MemoryError` or `RuntimeError` if the call was ended.
     """
@@ -246,7 +246,7 @@ def refit_member(
     report: Report,
     times: float = REFIT_TIMES,
 ) -> State[Shown]:
-    """Fit a query (a trial's `Optimizer.refit`) on all training rows, and pin the step results.
+    """Fit a query from `Optimizer.refit` on all training rows, and pin the step results.
 
     `report` selects the steps that become task runs. The time limit is `times` the limit of a
     trial.
@@ -265,10 +265,10 @@ def refit(
     report: Report = "steps",
     times: float = REFIT_TIMES,
 ) -> State[Shown]:
-    """Store the study's final model; members are fitted on all training rows or cached.
+    """Store the study's final model, whose members are fitted on all training rows or cached.
 
     `what` names the task run, and `report` selects the steps that become task runs. The time limit
-    per member is `times` the limit of a trial. The value is the time taken, in seconds.
+    per member is `times` the limit of a trial. The value is the duration in seconds.
     """
     times *= len(members)
     done = _call(f"refit of {what}", context, report, times, make_model, members=members)
@@ -279,7 +279,7 @@ def refit(
 def score(what: str, context: StudyContext, alone: Member | None = None) -> State[Shown]:
     """Score the study's model, or the single trial `alone`, on the test rows.
 
-    `what` names the task run. The time limit is a multiple of the limit of a trial.
+    `what` names the task run. The time limit is a multiple of a trial's limit.
     """
     done = _call(f"score of {what}", context, "trial", REFIT_TIMES, scored_on_test, alone=alone)
     test: LossOnTest = done.value
@@ -297,7 +297,7 @@ def compare_models(
     challenger: StudyModel,
     rules: DecisionRules,
 ) -> State[Shown]:
-    """Compare two models on fresh rows; the time limit is as in `score`."""
+    """Compare two models on fresh rows, with the same time limit as in `score`."""
     models = {"champion": champion, "challenger": challenger, "rules": rules}
     done = _call(f"comparison of {what}", context, "trial", REFIT_TIMES, compared, **models)
     outcome: ModelComparison = done.value

@@ -1,7 +1,7 @@
-"""The problem of a study, which never changes, and the context that is sent with each trial.
+"""The problem of a study, which never changes, and the context sent with each trial.
 
-A study records the plugins (declarations of other distributions) that it uses, each with the
-version of the distribution and a digest of the code. Workers must have the same plugins.
+A study records the plugins (declarations of other distributions) in use, each with the version of
+its distribution and a digest of its code. Workers must have the same plugins.
 """
 
 from collections.abc import Mapping
@@ -37,14 +37,14 @@ _SHARE_OF_MEMORY = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """Limits of a trial: wall time on a worker, and resident memory (None: the worker's limit)."""
+    """Limits of a trial: wall time, and resident memory (None for the worker's limit)."""
 
     seconds: float
     memory_bytes: int | None = None
 
 
 def share_of_memory(n_workers: int, memory_bytes: int | None = None) -> int:
-    """Return each worker's share of the memory, by default of this machine or container."""
+    """Return each worker's share of memory, by default the memory of this machine or container."""
     if memory_bytes is None:
         from distributed.system import MEMORY_LIMIT  # noqa: PLC0415 - plans are read without Dask
 
@@ -57,7 +57,7 @@ class UsedPlugin:
     """A declaration of another distribution that a study uses.
 
     Attributes:
-        digest: Digest of the plugin's code and of all imported modules that count by content.
+        digest: Digest of the plugin's code and of all imported modules identified by content.
     """
 
     kind: str
@@ -119,9 +119,9 @@ class Problem:
         space: Name of the space, or `FILE.py:NAME` for a user's space.
         space_code: Source of the user's file; empty for a space of the catalogue.
         positive: Position of the positive class, if there are two classes.
-        algorithms: Algorithms (ids) of each searched step when the study started, by step.
+        algorithms: Algorithm ids of each searched step when the study started, by step.
         plugins: Declarations of other distributions that the study uses.
-        behind: Modules and data files that the space uses and that were not installed from a wheel.
+        behind: Modules and data files used by the space that were not installed from a wheel.
     """
 
     dataset: str
@@ -138,12 +138,12 @@ class Problem:
 
     @property
     def running_plugins(self) -> tuple[UsedPlugin, ...]:
-        """Plugins that trials need: all but formats, because the data is already stored."""
+        """Plugins that trials need: all except formats, because the data are already stored."""
         return tuple(plugin for plugin in self.plugins if plugin.kind != "format")
 
     @property
     def records(self) -> tuple[str, str]:
-        """Records of the data set and the split."""
+        """Names of the records of the data set and the split."""
         return dataset_record(self.dataset), split_record(self.split)
 
     def to_json(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Problem:
     def as_started(self, space: "Space") -> "Space":
         """Return a space without algorithms that were added after the study started.
 
-        Thus a study can be resumed after algorithms were added; any other change of the space
+        A study can therefore be resumed after algorithms were added; any other change to the space
         changes its digest.
         """
         if not self.algorithms or space.digest == self.space_digest:
@@ -185,7 +185,7 @@ class Problem:
 def _part_of(space: "Space", algorithms: AlgorithmIds) -> "Space":
     try:
         return space.restricted_to(dict(algorithms))
-    except (KeyError, ValueError):  # a step is new, or all its algorithms were removed
+    except (KeyError, ValueError):  # a step is new, or all of its algorithms were removed
         return space
 
 
@@ -196,12 +196,12 @@ def algorithm_ids(space: "Space") -> AlgorithmIds:
 
 @dataclass(frozen=True, slots=True)
 class StudyContext:
-    """All properties of a study that are sent to a worker with a trial.
+    """All properties of a study sent to a worker with a trial.
 
     Attributes:
-        use_cache: Whether to read and write step results in the cache.
-        memory_limit_bytes: Memory limit of a trial; steps with a larger estimate are not started.
-            None for the worker's memory.
+        use_cache: Whether step results are read from and written to the cache.
+        memory_limit_bytes: Memory limit of a trial; None for the worker's memory. Steps with a
+            larger estimate are not started.
         trial_seconds: Time limit of a trial.
         cache_area: Name of a separate area of the cache; empty for the common area.
         quantities: Quantities to measure in addition to the loss.

@@ -1,7 +1,7 @@
-"""Threads of trials: one per trial, except for large fits whose result is independent of threads.
+"""Threads of trials: one per trial, except in large fits with thread-independent results.
 
 The number of workers times the number of threads never exceeds the number of cores. Linear algebra
-always uses one thread, because the order in which threads add numbers changes the last digits.
+always uses one thread, because the order in which threads add numbers affects the last digits.
 """
 
 import os
@@ -34,8 +34,8 @@ _LOCK, _FORMER = Lock(), list[dict[str, str | None]]()
 def one_thread() -> Iterator[None]:
     """Limit libraries to one thread in the body, including libraries loaded in the body.
 
-    Several threads add numbers in varying order, which changes the last digits and can thereby
-    change results such as nearest neighbors.
+    Several threads add numbers in varying order, which affects the last digits and thus results
+    such as nearest neighbors.
     """
     with _LOCK:
         before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
@@ -59,7 +59,7 @@ def with_one_thread(estimator: Any) -> Any:
     if not hasattr(estimator, "get_params"):
         return estimator
     parameters = estimator.get_params(deep=True)
-    # Some estimators return only parameters that were set.
+    # Some estimators return only parameters that were explicitly set.
     accepted = signature(type(estimator)).parameters
     parameters |= {
         n: accepted[n].default for n in {*_ARGUMENTS}.intersection(accepted) - {*parameters}
@@ -79,7 +79,7 @@ _CELLS_PER_THREAD = 500_000
 
 
 def fit_threads(n_cells: float, most: int) -> int:
-    """Return the number of threads for a fit on `n_cells` cells (non-zero ones if sparse)."""
+    """Return the number of threads for a fit on `n_cells` cells (nonzero cells if sparse)."""
     return max(1, min(most, int(n_cells / _CELLS_PER_THREAD)))
 
 
@@ -95,7 +95,7 @@ def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
         with _controller(len(sys.modules)).limit(limits={"openmp": n_threads, "blas": 1}):
             yield
         for part in vars(estimator).values():
-            if hasattr(part, "n_threads"):  # for the estimators' binning of columns
+            if hasattr(part, "n_threads"):  # used when estimators bin columns
                 part.n_threads = 1
     else:
         former = estimator.get_params()[way]

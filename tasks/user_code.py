@@ -1,14 +1,14 @@
-"""A user's file with the modules it imports, sent to workers as source; versions of other code.
+"""A user's file and imported modules, sent to workers as source, and versions of other code.
 
 Modules next to the file, or on the import path without an installed distribution, are identified by
-content and sent to workers. The same holds for distributions installed as editable, from a folder
-or from a repository. All other distributions are identified by version and must be installed on
-workers.
+content and sent to workers. The same applies to distributions installed in editable mode, from a
+folder or from a repository. All other distributions are identified by version and must be installed
+on workers.
 
 The dotted path of a user's estimator contains the digest of the code. Therefore cache keys never
 match results of other code, and studies with different versions of a module can share a process.
-Comments, docstrings and layout do not affect the digest. Modules are found by following imports in
-sources. Modules without source, such as compiled modules, are not sent.
+Comments, docstrings and layout do not affect the digest. Modules are found by following the imports
+in source code. Modules without source, such as compiled modules, are not sent.
 
 Exceptions that would end the worker, such as `SystemExit`, become errors of the algorithm.
 """
@@ -67,7 +67,7 @@ class UserModule:
     Attributes:
         name: Dotted import name.
         text: Python source; empty for a package without `__init__.py`.
-        file: Path of the module's file; empty if the module has none.
+        file: Path of the module's file; empty if the module has no file.
     """
 
     name: str
@@ -78,7 +78,7 @@ class UserModule:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file of an algorithm: declared path, absolute path, and digest at the start."""
+    """A data file of an algorithm: declared path, absolute path, and original digest."""
 
     path: str
     file: str
@@ -87,13 +87,14 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class CodeBehind:
-    """Modules behind a user's file that are identified by content, as when the study started.
+    """Modules behind a user's file that are identified by content, as of the start of the study.
 
     Attributes:
         modules: Modules that are sent as source, sorted by name.
-        unfollowed: Top-level modules that cannot be sent, with the reason in parentheses, sorted.
+        unfollowed: Sorted top-level modules that cannot be sent, with the reason in parentheses.
         folder: Folder of the user's file, where workers look for unfollowed modules.
-        nonce: Random string in cache keys, so that no other study uses results of unfollowed code.
+        nonce: Random string in cache keys, which prevents other studies from using results of
+            unfollowed code.
         files: Data files that algorithms depend on.
     """
 
@@ -114,7 +115,7 @@ NO_CODE_BEHIND = CodeBehind()
 
 
 def read_user_code(argument: str, option: str = "space") -> str:
-    """Read the source of the file in `FILE.py:NAME`; may raise `BadInput`."""
+    """Read the source of `FILE.py` in `FILE.py:NAME`; may raise `BadInput`."""
     file, _, name = argument.partition(":")
     if not name.isidentifier():
         text = f"write {file}:NAME, with a name defined in the file"
@@ -138,7 +139,7 @@ def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:
 
 
 def content_of(file: str) -> str:
-    """Return the current digest of a data file; empty if the file cannot be read."""
+    """Return the current digest of a data file; empty if the file is unreadable."""
     try:
         status = Path(file).stat()
         return _content(file, status.st_mtime_ns, status.st_size, status.st_ino)
@@ -163,7 +164,7 @@ def follow(
     The source can import modules next to its `file`, which is None for code without a file. By
     default, modules are followed unless they are installed; `is_followed` replaces this rule.
     """
-    invalidate_caches()  # a module next to the file may have just been written
+    invalidate_caches()  # a module next to the file may be newly written
     folder = None if file is None else str(file.absolute().parent)
     by_version = cache(lambda package: is_installed(package, folder))
     is_followed = is_followed or (lambda name: not by_version(name.partition(".")[0]))
@@ -199,9 +200,9 @@ _LOADING = "it loads code that imports in its source do not name"
 
 @cache
 def _imported_by(text: str, package: str) -> tuple[frozenset[str], bool]:
-    """Return a source's imports with their parents, and whether it loads code in other ways.
+    """Return the imports of a source with their parents, and whether other code is loaded.
 
-    Relative imports are resolved relative to `package`.
+    Relative imports are resolved against `package`.
     """
     imported, used = set[str](), set[str]()
     with suppress(SyntaxError, ValueError):  # reported when the code runs
@@ -228,7 +229,7 @@ def _with_parents(name: str) -> set[str]:
 
 
 def find_module(name: str, folder: str | None) -> ModuleSpec | None:
-    """Find a module in a folder, or else on the import path, without importing anything."""
+    """Find a module in a folder or else on the import path, without importing anything."""
     near, places = None, None
     if parent := name.rpartition(".")[0]:
         within = find_module(parent, folder)
@@ -244,7 +245,7 @@ def find_module(name: str, folder: str | None) -> ModuleSpec | None:
 
 @cache
 def packages_of_distributions() -> dict[str, tuple[str, ...]]:
-    """Return the sorted distributions of each top-level package; computed once per process."""
+    """Return the sorted distributions of each top-level package, computed once per process."""
     found = packages_distributions()
     return {package: tuple(sorted(set(names))) for package, names in found.items()}
 
@@ -252,7 +253,7 @@ def packages_of_distributions() -> dict[str, tuple[str, ...]]:
 def is_installed(package: str, folder: str | None = None) -> bool:
     """Return whether a top-level module is identified by the version of its distribution.
 
-    Distributions installed as editable, from a folder or from a repository are identified by
+    Distributions installed in editable mode, from a folder or from a repository are identified by
     content, because their code can change without a new version.
     """
     if package in sys.stdlib_module_names or package == _OURS:
@@ -265,7 +266,7 @@ def is_installed(package: str, folder: str | None = None) -> bool:
         base = Path(str(installed.locate_file("")))
         source = json.loads(installed.read_text("direct_url.json") or "{}")
         if (installed.read_text("INSTALLER") or "").strip() == "conda":
-            source = {}  # the folder in which the package was built
+            source = {}  # folder in which the package was built
         is_of_pip = base.name in {"site-packages", "dist-packages"} or installed.read_text("RECORD")
         if "dir_info" in source or "vcs_info" in source or not is_of_pip:
             return False
@@ -279,13 +280,13 @@ def is_user_code(module: str) -> bool:
 
 
 def plain_module(module: str) -> str:
-    """Return the name under which the user imports a sent module; empty for the file itself."""
+    """Return the name by which the user imports a sent module; empty for the file itself."""
     return module.partition(".")[2]
 
 
 @cache
 def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) -> ModuleType:
-    """Run a source as a module, once per process; `BadInput` has the line in `file`."""
+    """Run source code as a module, once per process; `BadInput` names the line in `file`."""
     name = _PREFIX + code_digest("user code", [text, *behind.texts])[:32]
     if name in sys.modules:
         return sys.modules[name]
@@ -294,7 +295,7 @@ def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) ->
         module.__path__, module.__package__ = [], name
         _BEHIND.setdefault(name, {one.name: one for one in behind.modules})
         if behind.folder and behind.folder not in sys.path:
-            sys.path.append(behind.folder)  # for modules that cannot be sent
+            sys.path.append(behind.folder)  # needed for modules that cannot be sent
     sys.modules[name] = module  # class definitions look up their module here
     try:
         _run(module, text, file)
@@ -345,7 +346,7 @@ def _builtins_of(root: str) -> dict[str, Any]:
 
 
 class _TravellingModules(MetaPathFinder, Loader):
-    """Importer of modules that were sent with a user's file as source."""
+    """Importer of modules sent as source with a user's file."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -367,14 +368,14 @@ sys.meta_path.append(_TravellingModules())
 
 
 def portable_pickle(value: Any, is_carried: Callable[[str], bool] = is_user_code) -> bytes:
-    """Pickle a value with the code of some modules, so that loading does not need them.
+    """Pickle a value with the code of some modules, so that loading does not need the modules.
 
-    `is_carried` selects modules by name; the default is modules of user code.
+    `is_carried` selects modules by name; by default, modules of user code.
     """
     import cloudpickle  # noqa: PLC0415 - plans are read without pickling
 
     class Pickler(cloudpickle.Pickler):
-        """Pickles sent modules by value, even if they import each other in a circle."""
+        """Pickles sent modules by value, even modules with circular imports."""
 
         def reducer_override(self, obj: Any) -> Any:
             if not isinstance(obj, ModuleType) or not is_user_code(obj.__name__):
@@ -415,9 +416,9 @@ def library_of(
 ) -> str:
     """Return the packages behind an estimator with versions, or digests for code without versions.
 
-    An estimator of another package than scikit-learn and prefect-tune may inherit from classes of
-    any package, or contain them. Therefore `make` builds the estimator, and all its classes are
-    inspected. The same is done if `holds_objects` declares that arguments may come from other
+    An estimator from a package other than scikit-learn and prefect-tune may inherit from or contain
+    classes of any package. Therefore `make` builds the estimator, and all of its classes are
+    inspected. The same happens if `holds_objects` declares that arguments may come from other
     packages. Raises `ValueError` if a package is not installed.
     """
     package, others = estimator.partition(".")[0], {_SCIKIT_LEARN, *_NUMERIC, *required}
@@ -434,7 +435,7 @@ def library_of(
 
 
 def _packages(estimator: Any) -> Iterator[str]:
-    """Yield the packages of all classes of an estimator and its parameters, and of base classes."""
+    """Yield the packages of all classes and base classes in an estimator and its parameters."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
     for value in (estimator, *parameters.values()):
         itself = value.__mro__ if isinstance(value, type) else (value,)
@@ -447,7 +448,7 @@ def _packages(estimator: Any) -> Iterator[str]:
 
 @cache
 def _with_version(package: str) -> str:
-    """Return a package with its version, or with a digest if it is identified by content.
+    """Return a package with its version, or with a digest if identified by content.
 
     A version attribute is not enough, because code can change while the version stays the same.
     """
@@ -483,7 +484,7 @@ class ProgramExit(RuntimeError):  # noqa: N818 - reads as an outcome
 def exits_as_errors() -> Iterator[None]:
     """Convert exceptions other than `Exception`, such as `SystemExit`, to `ProgramExit`.
 
-    In the main thread, where signals raise exceptions too, only `SystemExit` is converted, unless
+    In the main thread, where signals also raise exceptions, only `SystemExit` is converted, unless
     the process ignores signals from the terminal, as sandboxes do.
     """
     try:

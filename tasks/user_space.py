@@ -36,14 +36,14 @@ def is_user_space(argument: str) -> bool:
 
 
 class SpaceCode(NamedTuple):
-    """Source of a user's file (empty for a space of the catalogue), and the modules behind it."""
+    """Source of a user's file (empty for a space of the catalogue), and the imported modules."""
 
     text: str = ""
     behind: CodeBehind = NO_CODE_BEHIND
 
 
 def find_space(argument: str) -> tuple[Space, SpaceCode]:
-    """Return the space that `--space` names, and its code.
+    """Return the space named by `--space`, and the space's code.
 
     Raises:
         UnknownName: If the space does not exist.
@@ -94,7 +94,7 @@ def load_user_space(code: str, argument: str, behind: CodeBehind = NO_CODE_BEHIN
     travelling = {module.name.partition(".")[0] for module in behind.modules}
 
     def as_travelled(algorithm: Algorithm) -> Algorithm:
-        """Return an algorithm whose paths point to the modules sent with the user's file."""
+        """Return an algorithm with paths that point to the modules sent with the user's file."""
         paths = {"estimator": algorithm.import_path, "sparse_estimator": algorithm.sparse_estimator}
         changes: dict[str, Any] = {
             field: f"{root}.{path}"
@@ -135,7 +135,7 @@ def _check_algorithms(space: Space, argument: str) -> None:
             if algorithm not in known:
                 built = _checked(algorithm, step.name, is_model=step is space.steps[-1])
             elif step is space.steps[-1]:
-                with suppress(Exception):  # if its library is missing, trials report it
+                with suppress(Exception):  # trials report missing libraries
                     built = _built(algorithm, is_balanced=False)
             if step is space.steps[-1]:
                 _check_kind(algorithm, built, space, argument)
@@ -146,7 +146,7 @@ def _built(algorithm: Algorithm, *, is_balanced: bool) -> Any:
 
 
 def _checked(algorithm: Algorithm, step: str, *, is_model: bool) -> Any:
-    """Build the estimator with default values, and check that it has the needed methods."""
+    """Build the estimator with default values, and check for the required methods."""
     who = f"algorithm {algorithm.id!r} of step {step!r}"
     if algorithm.is_passthrough:
         if is_model:
@@ -178,9 +178,9 @@ def _checked(algorithm: Algorithm, step: str, *, is_model: bool) -> Any:
 
 
 def _check_kind(algorithm: Algorithm, model: Any, space: Space, argument: str) -> None:
-    """Raise `BadInput` if a model's tags show that it does not predict the space's target."""
+    """Raise `BadInput` if a model's tags contradict the kind of the space's target."""
     kind = None
-    with suppress(Exception):  # not an estimator of scikit-learn, or a wrapper of something else
+    with suppress(Exception):  # not a scikit-learn estimator, or a wrapper around another object
         kind = get_tags(model).estimator_type
     kind = str(kind or getattr(model, "_estimator_type", None) or "")
     is_classes = space.target == "classification"

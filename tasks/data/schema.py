@@ -510,8 +510,7 @@ class Times:
 
     @classmethod
     def of(cls, column: pd.Series, where: str) -> Self:
-        """Read times, or strings in ISO 8601; without a zone, UTC is assumed. May raise `BadInput`.
-        """
+        """Read times or ISO 8601 strings; UTC unless a zone is given. May raise `BadInput`."""
         example = "write times in ISO 8601, such as 2024-05-01 or 2024-05-01T12:30:00"
         if pd.api.types.is_numeric_dtype(column) and column.notna().any():
             raise BadInput(f"{where} has numbers in its time column {column.name!r}; {example}")

@@ -284,7 +284,7 @@ def make_split(
         )
     if (copied := _distinct(dataset)) is not None:
         distinct, number = copied
-        with suppress(BadInput):  # if distinct rows are too few, copies are dealt like any other rows
+        with suppress(BadInput):  # if distinct rows are too few, copies are treated as other rows
             split = make_split(distinct, n_folds, test_size, seed, holdout)
             n_copied = len(number) - len(distinct)
             return replace(split, fold=split.fold[number], n_copied=n_copied)

@@ -468,7 +468,7 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
 
     def _output(self, member: Any, X: Any) -> NDArray[np.float64]:
         if callable(getattr(member, "predict_proba", None)):
-            with suppress(NotImplementedError):  # some models signal a lack of probabilities this way
+            with suppress(NotImplementedError):  # some models signal missing probabilities this way
                 score = predicted_scores(member, X, self.classes_, "predict_proba")
                 if Predictions(score.argmax(axis=1), score).are_probabilities:
                     return score

@@ -1,9 +1,9 @@
-"""Effects of the columns of a final model, and descriptions of its data.
+"""Effects of columns on a final model, and descriptions of the model's data.
 
-The strength of a column of a table, or of a code of patient events, is the rise of the loss when
-its values are permuted among rows, for all features of the column together. The direction of a
-feature is its correlation with the ranks of the scores. The coverage of a code counts its patients
-and events. Values that few rows have may identify people, so descriptions do not name them.
+The strength of a table column, or of a code of patient events, is the increase in loss when its
+values are permuted among rows, with all features of the column permuted together. The direction of
+a feature is its correlation with the ranks of the scores. The coverage of a code counts patients
+and events. Values found in few rows may identify people, so descriptions do not show them.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -48,7 +48,7 @@ ScoresOf = Callable[[Predictions], Array]
 
 
 def code_of_column(column: str, codes: Container[str]) -> str:
-    """Return the code of a column, given its name; the name itself if the column has no code.
+    """Return the code of a column from its name, or the name itself if there is no code.
 
     >>> code_of_column("RR//rate: mean, 30 days", {"RR//rate"}), code_of_column("a: b", {"a: b"})
     ('RR//rate', 'a: b')
@@ -60,13 +60,14 @@ def code_of_column(column: str, codes: Container[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """Rows as a fitted model, or the rest of a pipeline, receives them.
+    """Rows in the form received by a fitted model or the rest of a pipeline.
 
     Attributes:
-        model: The model.
-        matrix: A frame, an array or a sparse matrix, shape (n, p).
+        model: Model that receives the rows.
+        matrix: Rows as a frame, array or sparse matrix, shape (n, p).
         names: Name of each column of the matrix.
-        codes: Code of patient events, or column of the user's table, that each column belongs to.
+        codes: Code of patient events, or column of the user's table, behind each column of the
+            matrix.
     """
 
     model: Any
@@ -76,7 +77,7 @@ class ModelInput:
 
     @classmethod
     def of_events(cls, pipeline: Pipeline, X: EventRows) -> Self:
-        """Return the columns that a pipeline makes from events, as input of its later steps."""
+        """Return the columns that a pipeline builds from events, as input for later steps."""
         made: Any = X
         for position, (_, step) in enumerate(pipeline.steps[:-1], 1):
             made = step.transform(made)
@@ -89,17 +90,17 @@ class ModelInput:
 
     @classmethod
     def of_table(cls, model: Any, X: pd.DataFrame, columns: Sequence[LearnedColumn]) -> Self:
-        """Return the features of a table, which belong to columns of the user's rows."""
+        """Return the features of a table, mapped to columns of the user's rows."""
         codes = {feature: one.name for one in columns for feature in one.features}
         names = [str(name) for name in X]
         return cls(model, X, names, [codes[name] for name in names])
 
     def members(self, code: str) -> NDArray[np.intp]:
-        """Return the positions of the columns of a code."""
+        """Return the positions of a code's columns."""
         return np.flatnonzero(np.array(self.codes, dtype=object) == code)
 
     def with_rows(self, columns: Sequence[int] | NDArray[np.intp], rows: NDArray[np.intp]) -> Any:
-        """Return k copies of the matrix with some columns taken from other rows, shape (k n,)."""
+        """Return k stacked copies of the matrix with some columns taken from other rows."""
         matrix, own = self.matrix, np.resize(np.arange(self.matrix.shape[0]), len(rows))
         if isinstance(matrix, pd.DataFrame):
             changed = matrix.iloc[own].reset_index(drop=True)
@@ -122,16 +123,15 @@ def column_effects(  # noqa: PLR0917
     seed: int,
     seconds: float = 5.0,
 ) -> tuple[pd.DataFrame, int]:
-    """Return the codes, or columns of a table, that matter most to a model, and their number.
+    """Return the codes or table columns most important to a model, and the number examined.
 
-    Candidates are those whose columns correlate most with the scores. `loss_of` and `scores_of`
-    judge predictions of the rows given. After `seconds` of CPU time no more codes are permuted, but
-    the first code always is.
-
-    Each row is a column of a code, the strongest code first: the rise of the loss (`strength`) if
-    all columns of the code are permuted together, its standard deviation over permutations
-    (`spread`), the `direction` of the column from -1 to 1 (nan for a category, a constant, and
-    several answers), and the number of columns of the code.
+    The candidates are the codes whose columns correlate most with the scores. `loss_of` and
+    `scores_of` evaluate predictions for the given rows. After `seconds` of CPU time, no more codes
+    are permuted, but the first code always is. Each row of the result describes a column of a code,
+    strongest code first: the increase in loss (`strength`) when all columns of the code are
+    permuted together, its standard deviation over permutations (`spread`), the `direction` of the
+    column from -1 to 1 (nan for a category, a constant, or multiple scores), and the code's number
+    of columns.
     """
     deadline, rng = process_time() + seconds, np.random.default_rng(seed)
     predicted, n = _predicted(given.model, given.matrix, classes), given.matrix.shape[0]
@@ -161,7 +161,7 @@ def column_effects(  # noqa: PLR0917
 
 
 def _predicted(model: Any, X: Any, classes: NDArray[Any]) -> Predictions:
-    """Return predictions; labels follow from probabilities, so rows are predicted only once."""
+    """Return predictions, deriving labels from probabilities to predict rows only once."""
     if len(classes):
         with suppress(AttributeError, NotImplementedError):  # without probabilities
             score = predicted_scores(model, X, classes, "predict_proba")
@@ -175,7 +175,7 @@ def _are_categories(matrix: Any) -> NDArray[np.bool_]:
 
 
 def _correlations(matrix: Any, scores: Array) -> Array:
-    """Return the correlations of the logarithms of columns with ranks, shape (p,); 0 if none."""
+    """Return the correlations of log columns with score ranks, shape (p,); 0 if undefined."""
     ranks = rankdata(scores)
     if isinstance(matrix, pd.DataFrame):
         matrix = np.column_stack([_as_numbers(column, ranks) for _, column in matrix.items()])
@@ -209,10 +209,10 @@ def dependence(
     scores_of: ScoresOf,
     labels: Sequence[str] | NDArray[Any],
 ) -> pd.DataFrame:
-    """Return mean scores, by label of their columns, if all rows had a value of a table's column.
+    """Return mean scores, by label, as if all rows had each value of a table's column.
 
-    Numbers are from the 5th to the 95th percentile, and categories are the most frequent ones. All
-    features of the column take the values of the same row (Friedman 2001).
+    Numeric values range from the 5th to the 95th percentile, and categories are the most frequent
+    ones. All features of the column take the values of the same row (Friedman 2001).
     """
     feature, n = given.matrix[column.features[0]], len(given.matrix)
     if column.kind == "category":
@@ -240,10 +240,10 @@ def dependence(
 def described_columns(
     X: pd.DataFrame, columns: Sequence[LearnedColumn], fewest: int
 ) -> pd.DataFrame:
-    """Return name, kind, share of missing values and values of each column, as text.
+    """Return the name, kind, fraction of missing values, and values of each column as text.
 
-    Categories of less than `fewest` rows are only counted. As many numbers at both ends of a range
-    are left out, and the ends are rounded.
+    Categories with fewer than `fewest` rows are only counted. The same number of values is trimmed
+    from each end of a numeric range, and the ends are rounded.
     """
     rows = []
     for column in columns:
@@ -265,19 +265,19 @@ def described_columns(
 
 
 def _rounded(values: Array) -> Array:
-    """Return numbers to between a hundredth and a thousandth of their range."""
+    """Return numbers rounded to between a hundredth and a thousandth of their range."""
     return np.round(values, 2 - floor(log10(np.ptp(values) or abs(values[0]) or 1.0)))
 
 
 def code_coverage(
     X: EventRows, rows: NDArray[np.intp], label: NDArray[np.int32] | None = None
 ) -> pd.DataFrame:
-    """Return the coverage of all codes in `rows` of `X`, the most frequent first.
+    """Return the coverage of all codes in `rows` of `X`, most frequent first.
 
-    Columns are code, description, the number and the share of the patients that have the code, the
-    mean number of its events among these patients, and the share in each of two classes. A patient
-    with several rows counts once, with the latest row and its class. `label` has the class, 0 or 1,
-    of each row of `X`; it is None for other targets.
+    Columns are the code, its description, the number and fraction of patients with the code, the
+    mean number of the code's events among these patients, and the fraction of patients with the
+    code in each of two classes. A patient with several rows counts once, with the latest row and
+    its class. `label` contains the class, 0 or 1, of each row of `X`, or is None for other targets.
     """
     patients, width = X.longest_rows(rows), len(X.codes)
     n_sides = 1 if label is None else 2

@@ -1,8 +1,8 @@
-"""Comparison of a series' champion with a challenger, on rows that neither was trained on.
+"""Comparison of a series' champion with a challenger, on rows used to train neither of them.
 
-Both models predict test rows of the challenger's data. The champion reads these rows by its own
-schema, and classes are matched by label. Rows that the champion was trained on are left out, and so
-are rows on which it was promoted.
+Both models predict test rows of the challenger's data. The champion reads these rows with its own
+schema, and classes are matched by label. Rows used to train the champion, or to promote it, are
+excluded.
 """
 
 from collections.abc import Sequence
@@ -54,12 +54,13 @@ class DecisionRules:
     """Rules of a comparison.
 
     Attributes:
-        identity: Columns that identify a row, see `row_ids`; if empty, all common columns.
-        excludes_test_rows: Whether test rows of the champion's study are excluded, because the
-            champion was promoted on them.
-        margin: Improvement of the loss that a promotion must exceed.
+        identity: Columns that identify a row (see `row_ids`); if empty, all common columns are
+            used.
+        excludes_test_rows: Whether test rows of the champion's study are excluded, because they
+            were used to promote the champion.
+        margin: Improvement in loss that a promotion must exceed.
         level: Largest p-value at which the challenger is promoted.
-        decision: Number of the decision, which seeds random numbers together with the study's seed.
+        decision: Number of the decision, used with the study's seed to seed random numbers.
     """
 
     identity: tuple[str, ...]
@@ -73,7 +74,7 @@ class DecisionRules:
 class ModelComparison:
     """Outcome of a comparison.
 
-    If `compared` is None, rows were too few, or there was a `problem`.
+    If `compared` is None, there were too few rows or a `problem` occurred.
     """
 
     n_rows: int
@@ -84,17 +85,17 @@ class ModelComparison:
 def compared(
     context: StudyContext, champion: StudyModel, challenger: StudyModel, rules: DecisionRules
 ) -> ModelComparison:
-    """Load the challenger's data, and compare two models on its fresh test rows.
+    """Load the challenger's data, and compare two models on fresh test rows.
 
-    Raises `StoreLost` if the store becomes unusable. Any other error becomes the outcome's
-    `problem`, because models may run users' code.
+    Raises `StoreLost` if the store becomes unusable. Models may run users' code, so any other error
+    becomes the outcome's `problem`.
     """
     retry_through_outages(lambda: load(context, ()))
     store = open_store(context.store)
     try:
         with exits_as_errors(), one_thread():
             return retry_through_outages(lambda: _compared(store, champion, challenger, rules))
-    except Exception as error:  # any kind, such as a missing library
+    except Exception as error:  # any error, such as a missing library
         if isinstance(error, StoreLost) and not isinstance(error, RecordDamaged):
             raise
         return ModelComparison(0, problem=reason_of(error))
@@ -127,11 +128,11 @@ def fresh_rows(
 ) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
     """Return the positions and ids of the challenger's test rows that neither model has seen.
 
-    A row with the id of a training row counts as seen, too.
+    A row with the same id as a training row also counts as seen.
     """
     now, before = (load_dataset(store, one.dataset) for one in (challenger, champion))
     split, names = load_split(store, challenger.split), rules.identity
-    if not names and identity_columns(now):  # if no columns were fixed for the series
+    if not names and identity_columns(now):  # used if no columns were fixed for the series
         names = common_columns(before, now)
     names = settled_columns(before, now, names)
     all_ids, known = row_ids(now, names), row_ids(before, names)
@@ -144,16 +145,17 @@ def fresh_rows(
 
 
 def _model(store: ArtifactStore, model: StudyModel) -> Any:
-    model.problem.find_space()  # imports the user's classes, which unpickling the model needs
+    model.problem.find_space()  # imports the user's classes, needed to unpickle the model
     return store.records.get(model.record, ["model"])["model"]
 
 
 def predictions_on(
     model: Any, trained_on: Dataset, dataset: Dataset, rows: NDArray[np.intp]
 ) -> Predictions:
-    """Return a model's predictions for some rows of a data set other than the model's own.
+    """Return a model's predictions for rows of a data set other than the model's own.
 
-    Raises `BadInput` if the model cannot read the rows, `ValueError` if predictions are not usable.
+    Raises `BadInput` if the model cannot read the rows, and `ValueError` if the predictions are
+    unusable.
     """
     X = dataset.rows(rows)
     if isinstance(X, pd.DataFrame):
@@ -167,10 +169,9 @@ def predictions_on(
 def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Label]) -> Predictions:
     """Convert predictions of `learned` classes to predictions of `classes`, matched by label.
 
-    A class that was not learned gets probability 0. A learned class that is missing in `classes` is
-    dropped, and the remaining probabilities of each row are scaled to sum to 1.
-
-    Raises `ValueError` if no class matches, or if a model without scores predicts a dropped class.
+    A class that was not learned gets probability 0. A learned class missing from `classes` is
+    dropped, and the remaining probabilities of each row are rescaled to sum to 1. Raises
+    `ValueError` if no class matches, or if a model without scores predicts a dropped class.
     """
     if tuple(learned) == tuple(classes) and [*map(type, learned)] == [*map(type, classes)]:
         return found

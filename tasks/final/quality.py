@@ -1,6 +1,6 @@
-"""Quality of the predictions of a final model: intervals, curves of classes, errors of numbers.
+"""Prediction quality of a final model: loss intervals, class curves and regression errors.
 
-Intervals of losses come from bootstraps over independent units, such as all rows of a patient.
+Loss intervals come from bootstraps over independent units, such as all rows of a patient.
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ _MOST_BARS = 30
 
 @dataclass(frozen=True, slots=True)
 class LossInterval:
-    """A loss of all rows with its 95 % interval.
+    """The loss on all rows with its 95% interval.
 
     `low` and `high` are None if there are too few units. `n_draws` is the number of bootstraps of
-    `n_units` units, or 0 for Wilson's interval.
+    `n_units` units, or 0 for the Wilson interval.
     """
 
     loss: float
@@ -52,10 +52,10 @@ def loss_with_interval(
     n_classes: int,
     seed: int,
 ) -> LossInterval | None:
-    """Return the loss of predictions of m rows with its interval; None if it is undefined.
+    """Return the loss of predictions for m rows with its interval; None if undefined.
 
-    Bootstraps draw units (`groups`, shape (m,), or rows); those with an undefined loss are skipped.
-    Shares of wrong rows have Wilson's interval if each row is a unit.
+    Bootstraps draw units (`groups`, shape (m,), or rows); bootstraps with an undefined loss are
+    skipped. Error rates get the Wilson interval if each row is a unit.
     """
     try:
         loss, m = metric.loss(y, predictions, n_classes), len(y)
@@ -82,10 +82,10 @@ def loss_with_interval(
 
 
 def calibration(is_positive: NDArray[np.bool_], probability: Array) -> pd.DataFrame:
-    """Return predicted probabilities and observed shares in bins of rows, with their number `n`.
+    """Return the predicted probability, observed rate and number of rows `n` of each bin.
 
-    `low` to `high` is Wilson's 95 % interval of `observed`. Bins have equal size, as in
-    `sklearn.calibration.calibration_curve` with quantiles, which does not return their rows.
+    `low` to `high` is the Wilson 95% interval of `observed`. Bins have equal size, as in
+    `sklearn.calibration.calibration_curve` with quantiles, which does not return the rows of bins.
     """
     rows = pd.DataFrame({"predicted": probability, "observed": is_positive})
     of_bins = rows.groupby(_bin_of(probability))
@@ -96,7 +96,10 @@ def calibration(is_positive: NDArray[np.bool_], probability: Array) -> pd.DataFr
 
 
 def _bin_of(values: Array) -> NDArray[np.intp]:
-    """Return the bin of each value, shape (m,); bins have equal size, equal values share a bin."""
+    """Return the bin of each value, shape (m,).
+
+    Bins have equal size, but equal values share a bin.
+    """
     n_bins = int(np.clip(len(values) // _ROWS_PER_BIN, _FEWEST_BINS, _MOST_BINS))
     edges = np.quantile(values, np.linspace(0, 1, n_bins + 1))
     return np.searchsorted(edges[1:-1], values)
@@ -105,7 +108,7 @@ def _bin_of(values: Array) -> NDArray[np.intp]:
 def class_quality(
     y: NDArray[Any], label: NDArray[Any], classes: Sequence[Any] | NDArray[Any]
 ) -> pd.DataFrame:
-    """Return rows, recall and precision of each class, in percent; nan if there are no rows."""
+    """Return each class's number of rows, recall and precision in percent; nan without rows."""
     precision, recall, _, n_rows = precision_recall_fscore_support(
         y, label, labels=range(len(classes)), zero_division=np.nan
     )
@@ -114,9 +117,10 @@ def class_quality(
 
 
 def class_curve(is_of_class: NDArray[np.bool_], score: Array) -> pd.DataFrame:
-    """Return the rows of a class and of all others whose score reaches a threshold, and rates.
+    """Return counts and rates of rows at or above each score threshold, inside and outside a class.
 
-    Thresholds include 0, 0.5 and one above all scores. Both sides must have rows.
+    Thresholds include 0, 0.5 and a value above all scores. The class and its complement must both
+    have rows.
     """
     sides = [np.sort(score[is_of_class]), np.sort(score[~is_of_class])]
     fixed = [0.0, 0.5, np.nextafter(score.max(), np.inf)]
@@ -133,9 +137,10 @@ def class_curve(is_of_class: NDArray[np.bool_], score: Array) -> pd.DataFrame:
 
 
 def errors_of_bins(y: Array, predicted: Array, by: Array) -> pd.DataFrame:
-    """Return actual and predicted numbers in bins of equal size of the values `by`, in order.
+    """Return actual and predicted numbers in equal-size bins of the values `by`, in order.
 
-    `low` to `high` has the middle 80 % of the actual numbers, `error` the mean absolute error.
+    `low` to `high` covers the middle 80% of the actual numbers, and `error` is the mean absolute
+    error.
     """
     rows = pd.DataFrame({"actual": y, "predicted": predicted, "error": np.abs(predicted - y)})
     bins = rows.groupby(_bin_of(by))
@@ -144,7 +149,7 @@ def errors_of_bins(y: Array, predicted: Array, by: Array) -> pd.DataFrame:
 
 
 def residual_counts(y: Array, predicted: Array) -> pd.DataFrame:
-    """Return the number of rows by residual (actual minus predicted), without the outermost 1 %."""
+    """Return the number of rows by residual (actual minus predicted), without the outer 1%."""
     low, high = np.quantile(y - predicted, [0.005, 0.995]).tolist()
     counts, edges = np.histogram(y - predicted, _MOST_BARS, (low, high))
     return pd.DataFrame({"residual": (edges[1:] + edges[:-1]) / 2, "rows": counts})

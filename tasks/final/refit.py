@@ -1,8 +1,8 @@
 """The final model of a study: members fitted on all training rows, then combined.
 
 Test rows are not read until the model is stored. If there is no time to refit a member on all
-training rows, the member is the mean of the trial's fold models in the cache. If the model cannot
-be scored on the test rows, it is kept nevertheless.
+training rows, the member is the mean of the trial's fold models in the cache. A model that cannot
+be scored on the test rows is still kept.
 """
 
 import warnings
@@ -52,7 +52,7 @@ class Member:
     """A trial's part in the final model.
 
     Attributes:
-        query: Query of the refit (`Optimizer.refit`) as JSON values; the trial's own query if
+        query: Query for the refit (`Optimizer.refit`) as JSON values; the trial's own query if
             `of_folds`.
         of_folds: Whether the member is the mean of the trial's fold models, read from the cache.
     """
@@ -66,7 +66,7 @@ class Member:
 def fit_member(context: StudyContext, member: Member, pinned_by: str = "") -> PathRun:
     """Fit a member on all training rows, or read the trial's fold models from the cache.
 
-    If `pinned_by` is given, this owner pins the member's cached step results.
+    If `pinned_by` is given, the member's cached step results are pinned for this owner.
 
     Raises:
         RefitFailed: If a step fails, or the cache no longer has all fold models.
@@ -89,9 +89,9 @@ def fit_member(context: StudyContext, member: Member, pinned_by: str = "") -> Pa
 
 
 def store_model(context: StudyContext, members: Sequence[Member]) -> None:
-    """Combine the members into the final model, and store this model.
+    """Combine the members into the final model, and store the model.
 
-    Members are fitted or read from the cache. The record is published only if the model, once read
+    Members are fitted or read from the cache. The record is published only if the model, when read
     back, predicts training rows as before.
 
     Raises:
@@ -128,7 +128,7 @@ def store_model(context: StudyContext, members: Sequence[Member]) -> None:
 
 
 def _model(member: Member, path_run: PathRun, classes: NDArray[Any]) -> Any:
-    """Return the model of a fitted member; steps that the cache no longer has are recomputed."""
+    """Return the model of a fitted member; steps missing from the cache are recomputed."""
     with _named(member), one_thread():
         chains = [path_run.nodes(fold) for fold in path_run.folds]
         pipelines = [Pipeline([(n.step, n.part("estimator")) for n in nodes]) for nodes in chains]
@@ -143,9 +143,9 @@ def _mean(models: Sequence[Any], weights: Sequence[float] | None, classes: NDArr
 
 
 def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]) -> None:
-    """Raise `ValueError` if a model, once read back, predicts a few training rows differently.
+    """Raise `ValueError` if a model, when read back, predicts a few training rows differently.
 
-    A model with random predictions passes if its predictions are usable.
+    A model with random predictions passes if the predictions are usable.
     """
     store = open_store(context.store)
     dataset = load_dataset(store, context.problem.dataset)
@@ -169,7 +169,7 @@ def _is_same(one: Predictions, other: Predictions) -> bool:
 
 @contextmanager
 def _named(member: Member) -> Iterator[None]:
-    """Turn errors in the body, except `StoreLost`, into `RefitFailed` with the trial's number."""
+    """Convert errors in the body, except `StoreLost`, to `RefitFailed` with the trial's number."""
     try:
         with exits_as_errors():
             yield
@@ -186,12 +186,12 @@ def _named(member: Member) -> Iterator[None]:
 
 
 def member_pins(study: str, number: int | None = None) -> str:
-    """Return the owner of pins for a member's refit; without a number, the prefix of all owners."""
+    """Return the pin owner for a member's refit; without a number, the prefix of all owners."""
     return f"refit {study} " + ("" if number is None else str(number))
 
 
 def make_member(context: StudyContext, member: Member) -> tuple[int, int]:
-    """Fit a member on all training rows, and pin its step results; return steps made, and all."""
+    """Fit a member on all training rows, pin its results, and count computed and total steps."""
     _load(context, member)
     owner = member_pins(context.study, member.number)
     path_run = retry_through_outages(lambda: fit_member(context, member, owner))
@@ -201,7 +201,7 @@ def make_member(context: StudyContext, member: Member) -> tuple[int, int]:
 
 
 def make_model(context: StudyContext, members: Sequence[Member]) -> float:
-    """Fit members or read them from the cache, and store the study's model; return the seconds."""
+    """Fit or load the members, store the study's model, and return the seconds."""
     started = perf_counter()
     _load(context, *members)
     retry_through_outages(lambda: store_model(context, members))
@@ -218,7 +218,7 @@ def _load(context: StudyContext, *members: Member) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LossOnTest:
-    """Loss of a model on the test rows; None without test rows, or if `undefined` has a reason.
+    """Loss of a model on the test rows; None without test rows or if `undefined` gives a reason.
 
     `is_final` is false if another attempt may succeed, for example after a worker died or a limit
     was exceeded. `usefulness` compares the model with a constant prediction; None if undefined.
@@ -232,10 +232,10 @@ class LossOnTest:
 
 
 def scored_on_test(context: StudyContext, alone: Member | None) -> LossOnTest:
-    """Score the study's model on the test rows, or the single trial `alone` if given.
+    """Score the study's model or, if given, the single trial `alone` on the test rows.
 
-    If the trial is a member of the model, its fitted pipeline is taken from the model; otherwise
-    the pipeline is fitted.
+    If the trial is a member of the model, its fitted pipeline comes from the model; otherwise the
+    pipeline is fitted.
     """
     _load(context)
     return retry_through_outages(lambda: _scored(context, alone))
@@ -243,7 +243,7 @@ def scored_on_test(context: StudyContext, alone: Member | None) -> LossOnTest:
 
 def _scored(context: StudyContext, alone: Member | None) -> LossOnTest:
     store, problem = open_store(context.store), context.problem
-    problem.find_space()  # imports the user's classes, which the model needs to be read
+    problem.find_space()  # imports the user's classes, needed to read the model
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
     if not len(split.held_out(REFIT)):
         return LossOnTest(None)
@@ -258,9 +258,9 @@ def _scored(context: StudyContext, alone: Member | None) -> LossOnTest:
 
 
 def predicted(model: Any, dataset: Dataset, rows: NDArray[np.intp]) -> Predictions:
-    """Return a model's predictions for some rows of a data set; errors of the model are raised."""
+    """Return a model's predictions for rows of a data set; passes on the model's errors."""
     with exits_as_errors(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings are off, as while fitting
+        warnings.simplefilter("ignore")  # warnings are off, as during fitting
         return predictions_of(model, dataset.rows(rows), dataset.learned_classes)
 
 
@@ -271,7 +271,7 @@ def loss_on_test(model: Any, dataset: Dataset, split: Split, metric: Metric) -> 
         return LossOnTest(None)
     try:
         predictions = predicted(model, dataset, rows)
-    except Exception as error:  # any kind, because the model may be the user's
+    except Exception as error:  # any error, because the model may be the user's
         return LossOnTest(None, f"the model cannot predict the test rows: {reason_of(error)}")
     whole = _loss(dataset, split, rows, predictions, metric)
     if split.equal is None:
@@ -300,13 +300,13 @@ def _loss(
         if missing and n_classes == 2 and not metric.declared.row_losses:
             raise ValueError(f"{metric.name} needs rows of both classes")  # noqa: TRY301
         loss = metric.loss(y, predictions, n_classes)
-    except Exception as error:  # any kind: test rows may lack, for example, a class
+    except Exception as error:  # any error; for example, test rows may lack a class
         why = f"the test rows have no row of class {', '.join(missing)}; " if missing else ""
         return LossOnTest(None, why + reason_of(error))
     return LossOnTest(loss, usefulness=usefulness(dataset, split, metric, rows, predictions))
 
 
 def reason_of(error: Exception) -> str:
-    """Return the first line of an error, preceded by the type if the message alone is unclear."""
+    """Return the first line of an error, preceded by the type if the message is unclear."""
     text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     return masked(text.split("\n", 1)[0])

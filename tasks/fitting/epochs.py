@@ -1,11 +1,11 @@
-"""Training in epochs: which estimators can resume training, and the training of a fold's model.
+"""Training in epochs: the estimators that can resume training, and training a fold's model.
 
-An epoch is a pass over the rows (`partial_fit`), or a share of the configured trees or boosting
-rounds (`warm_start`). The table below lists estimators that give the same model, to the last bit,
-if training is interrupted, pickled and resumed. All other estimators are fitted at once: logistic
-regression forgets the state of its solver, a second pass adds nothing to naive Bayes, and AdaBoost,
-bagging, support vector machines, nearest neighbors, discriminant analysis, Gaussian processes and
-single trees have no epochs.
+An epoch is a pass over the rows (`partial_fit`), or a fraction of the configured trees or boosting
+rounds (`warm_start`). The table below lists the estimators that give the same model, to the last
+bit, if training is interrupted, pickled and resumed. All other estimators are fitted at once:
+logistic regression loses the state of its solver, a second pass adds nothing to naive Bayes, and
+AdaBoost, bagging, support vector machines, nearest neighbors, discriminant analysis, Gaussian
+processes and single trees have no epochs.
 """
 
 import pickle
@@ -51,13 +51,14 @@ from prefect_tune.tasks.objective.predictions import (
 
 @dataclass(frozen=True, slots=True)
 class Iterative:
-    """How an estimator trains in epochs.
+    """The way in which an estimator trains in epochs.
 
     Attributes:
         rounds: Constructor argument for the number of trees or rounds; empty if an epoch is a pass.
-        settings: Arguments set regardless of the configuration. They switch off early stopping,
-            which would hold back training rows; the best epoch of the curve replaces it.
-        unless: Argument and value with which the estimator cannot be trained in passes.
+        settings: Arguments set regardless of the configuration. The settings disable early
+            stopping, which would hold out training rows; the best epoch of the curve serves
+            instead.
+        unless: Argument and value that prevent training in passes.
     """
 
     rounds: str = ""
@@ -87,14 +88,14 @@ Subclasses are excluded, because they may behave differently.
 
 
 def training_of(how: Recipe) -> Iterative | None:
-    """Return how a recipe's estimator trains in epochs; None if it is fitted at once."""
+    """Return how a recipe's estimator trains in epochs; None if fitted at once."""
     try:
         model = how.model_in(build(how, seed=0))
     except Exception:
         return None
     iterative = ITERATIVE.get(type(model))
     if iterative is None or not isinstance(model.random_state, int | np.integer):
-        return None  # without a seed, resumed training would give another model
+        return None  # without a seed, resumed training would give a different model
     argument, value = iterative.unless
     return None if argument and getattr(model, argument) == value else iterative
 
@@ -103,18 +104,18 @@ def rounds_after(epoch: int, epochs: int, rounds: int) -> int:
     """Return the number of trees or rounds after an epoch, counted from 1.
 
     The result is `rounds * epoch / epochs`, rounded, but at least 1, so a full training of `epochs`
-    epochs has exactly the configured number of rounds.
+    epochs uses exactly the configured number of rounds.
     """
     return max(1, (2 * epoch * rounds + epochs) // (2 * epochs))
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
-    """Return the seed of one pass over the rows; each pass has another order of rows."""
+    """Return the seed of one pass over the rows, so that each pass has a different row order."""
     return int(np.random.SeedSequence(seed, spawn_key=(epoch,)).generate_state(1)[0])
 
 
 def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
-    """Return the ids of the algorithms of a step that train in epochs with default values."""
+    """Return the ids of a step's algorithms that train in epochs with default values."""
     summary = MatrixSummary(1000, 10, "dense", "float64", n_classes=n_classes)
     return frozenset(
         a.id
@@ -134,7 +135,7 @@ _DIVERGED = (ArithmeticError, ValueError, np.linalg.LinAlgError)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model with the repairs of its input, after some epochs.
+    """A model after some epochs, with the repairs of its input.
 
     Attributes:
         curve: Loss on the held-out rows after each epoch; empty if not measured.
@@ -152,12 +153,12 @@ class EpochTraining:
 
     Args:
         how: Recipe of the model.
-        iterative: How the estimator trains in epochs.
+        iterative: Way in which the estimator trains in epochs.
         seed: Source of randomness.
         data: Data of the fold.
         epochs: Number of epochs of a full training.
         loss: Loss to measure after each epoch; None to train without a curve.
-        start: Checkpoint to resume from (it is copied); None to start from scratch.
+        start: Checkpoint to resume from, which is copied; None to start from scratch.
 
     Attributes:
         curve: Finite losses so far, one per epoch.
@@ -182,7 +183,7 @@ class EpochTraining:
         self._how, self._iterative, self._loss = how, iterative, loss
         self._data, self._of = data, epochs
         initial = build(how, seed)
-        # Arrays of a pickle may be read-only, and a shared copy must not be trained.
+        # Unpickled arrays may be read-only, and a shared copy must not be trained.
         self.estimator = pickle.loads(pickle.dumps(start.estimator)) if start else initial
         self._model, model = how.model_in(self.estimator), how.model_in(initial)
         self._seed: int = model.random_state
@@ -212,7 +213,7 @@ class EpochTraining:
         self.seconds = perf_counter() - started
 
     def advance(self, to: int) -> None:
-        """Train up to an epoch, or to the last one with finite numbers; raise if there is none."""
+        """Train up to an epoch or the last epoch with finite numbers; raise if there is none."""
         started = perf_counter()
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -226,11 +227,11 @@ class EpochTraining:
 
     @property
     def good_epochs(self) -> int:
-        """Number of epochs until the last one with finite numbers."""
+        """Number of epochs up to the last epoch with finite numbers."""
         return self.epochs if self._loss is None else len(self.curve)
 
     def predictions(self, epoch: int) -> Predictions | None:
-        """Return the held-out predictions after an epoch; None for any but the last pass.
+        """Return the held-out predictions after an epoch; with passes, only after the last one.
 
         Raises `InvalidPredictions` if predictions are not finite.
         """
@@ -239,12 +240,12 @@ class EpochTraining:
         return self._last_predictions() if epoch == self.epochs else None
 
     def checkpoint(self) -> Checkpoint:
-        """Return the current state; it shares objects that further training changes."""
+        """Return the current state, which shares objects that further training changes."""
         seconds = self.earlier_seconds + self.seconds
         return Checkpoint(self.epochs, self.estimator, tuple(self.curve), seconds)
 
     def _pass_over(self, to: int) -> None:
-        """Make passes over the rows up to an epoch, each with a seed of its own."""
+        """Make passes over the rows up to an epoch, each with its own seed."""
         classes = {"classes": self._data.classes} if len(self._data.classes) else {}
         for epoch in range(self.epochs + 1, to + 1):
             self._model.set_params(random_state=epoch_seed(self._seed, epoch))
@@ -292,8 +293,8 @@ def staged_predictions(
 ) -> Iterator[Predictions]:
     """Yield predictions after ascending numbers of rounds, in one pass over the rounds.
 
-    To the last bit, these equal the output of `predict` if training had ended after that number of
-    rounds.
+    The predictions equal, to the last bit, the output of `predict` if training had ended after the
+    same number of rounds.
     """
     if not n_rows(X):
         yield from (predictions_of(ensemble, X, classes) for _ in rounds)

@@ -1,8 +1,8 @@
 """Fitting of one step on one fold: plain functions without cache or Prefect.
 
-scikit-learn 1.9 sorts each column once per weighted percentile, 254 times, which takes nine tenths
-of a weighted fit of histogram boosting on 100,000 rows. Later versions fix this (scikit-learn pull
-request 34248).
+scikit-learn 1.9 sorts each column once per weighted percentile, 254 times. The sorting takes nine
+tenths of the time for a weighted fit of histogram boosting on 100,000 rows. Later versions fix this
+(scikit-learn pull request 34248).
 """
 
 import warnings
@@ -44,7 +44,7 @@ def quick_weighted_bins() -> None:
     def percentile(column: Any, weights: Any, rank: Any, **options: Any) -> Any:
         if np.ndim(rank):
             return slow(column, weights, rank, **options)
-        if getattr(last, "column", None) is not column:  # starts with the lowest percentile
+        if getattr(last, "column", None) is not column:  # begin with the lowest percentile
             ranks = np.linspace(0, 100, round(100 / rank) + 1)[1:-1]
             found = slow(column, weights, ranks, **options)
             last.column, last.found = column, dict(zip(ranks.tolist(), found, strict=True))
@@ -58,10 +58,11 @@ class FoldData:
     """Data of one fold: training rows and held-out rows.
 
     Attributes:
-        y: Classes of the training rows in the user's spelling, or numbers to predict, shape (n,).
+        y: Targets of the training rows, shape (n,): classes in the user's spelling, or numbers.
         classes: All classes, sorted; empty for regression.
         memory_limit_bytes: Memory limit of a fit; None for the machine's memory.
-        n_rows_in_all: Number of rows that must fit in memory; None for the rows of `train`.
+        n_rows_in_all: Number of rows that must fit in memory; None for the number of rows in
+            `train`.
         most_threads: Largest number of threads that a fit may use.
     """
 
@@ -74,18 +75,19 @@ class FoldData:
     most_threads: int = 1
 
     def threads_for(self, estimator: Any, how: Recipe) -> AbstractContextManager[None]:
-        """Allow a fit of `estimator` (without repairs) as many threads as make it faster."""
+        """Allow a fit of `estimator` (without repairs) as many threads as speed up the fit."""
         rows, columns = self.train.shape
         n_cells = self.train.nnz if sparse.issparse(self.train) else rows * columns
         return several_threads(estimator, how.threads, fit_threads(n_cells, self.most_threads))
 
 
 def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
-    """Fit a transformer; return the parts `estimator`, `train` and `held_out`, with a summary.
+    """Fit a transformer; return the parts `estimator`, `train` and `held_out`, and a summary.
 
     Raises:
         WillNotFit: If the step would need too much memory.
-        ValueError: If no column is left or a value is not finite, and any error of the estimator.
+        ValueError: If no column is left or a value is not finite. Errors of the estimator are also
+            raised.
     """
     imported(how.estimator)  # the import is not part of the step's cost
     started = perf_counter()
@@ -123,7 +125,7 @@ def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions
     Raises:
         WillNotFit: If the step would need too much memory.
         InvalidPredictions: If the estimator does not predict one label for each row.
-        Exception: Any error of the estimator.
+        Exception: If the estimator raises any error.
     """
     imported(how.estimator)
     started = perf_counter()
@@ -145,7 +147,7 @@ def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions
 def transformed(estimator: Any, X: Any, train: Any) -> Any:
     """Return transformed rows.
 
-    No rows, which estimators reject, become an empty part of `train`.
+    If there are no rows, return an empty part of `train`, because estimators reject empty input.
     """
     return estimator.transform(X) if n_rows(X) else train[:0]
 
@@ -161,7 +163,7 @@ def check_fits(how: Recipe, data: FoldData) -> None:
 
 def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
     check_fits(how, data)
-    if how.weights == "class_weight":  # `partial_fit` rejects "balanced", but takes numbers
+    if how.weights == "class_weight":  # `partial_fit` rejects "balanced" but accepts numbers
         how = replace(how, arguments={**how.arguments, "class_weight": class_weights(data.y)})
     estimator = build(how, seed)
     weights = {}

@@ -1,11 +1,10 @@
-"""Recipes: everything a step does to data of a given shape. Cache keys are made of recipes.
+"""Recipes, which describe everything a step does to data of a given shape and form cache keys.
 
-Hyperparameter values that `transforms` map to the same effective value share step results.
-
-The memory of a step is estimated before the step starts. The estimate is a lower bound: the largest
+Hyperparameter values that `transforms` map to the same effective value share step results. The
+memory of a step is estimated before the step starts. The estimate is a lower bound: the largest
 arrays that the step must allocate, given its arguments and the size of the data. Thus no step that
-might fit in memory is refused; memory that depends on values is covered by the limit on the running
-trial.
+might fit in memory is rejected; the memory limit of the running trial covers memory that depends on
+values.
 """
 
 import zlib
@@ -33,15 +32,15 @@ from prefect_tune.tasks.user_code import content_of, library_of
 
 @dataclass(frozen=True, slots=True)
 class MatrixSummary:
-    """Shape and statistics of a matrix, from which later steps compute their keys.
+    """Shape and statistics of a matrix, used in the keys of later steps.
 
     Attributes:
-        layout: dense, sparse, frame or pickle (anything else).
+        layout: Layout of the matrix: dense, sparse, frame or pickle (anything else).
         dtype: Type of the elements; empty for frames.
-        density: Share of non-zero elements.
+        density: Fraction of nonzero elements.
         minimum: Smallest element of the training rows; None for frames.
         n_classes: Number of classes of the data set, 0 for regression; not stored with the matrix.
-        has_parents: Whether codes of events have parents; not stored with the matrix.
+        has_parents: Whether event codes have parents; not stored with the matrix.
     """
 
     rows: int
@@ -110,7 +109,7 @@ _SPARSE_ELEMENT = 12
 
 
 class WillNotFit(MemoryError):  # noqa: N818 - reads as an outcome
-    """A step was not started because it needs more memory than is available."""
+    """A step was not started because it would need more memory than is available."""
 
 
 MemoryRule = Callable[[Mapping[str, Any], MatrixSummary], float]
@@ -127,7 +126,8 @@ def check_memory(
 ) -> None:
     """Raise `WillNotFit` if a step with the given arguments needs more memory than available.
 
-    `summary` describes the training rows; if `limit_bytes` is None, the machine's memory counts.
+    `summary` describes the training rows; if `limit_bytes` is None, the machine's memory is the
+    limit.
     """
     limit = psutil.virtual_memory().total if limit_bytes is None else limit_bytes
     needed = max(rule(arguments, summary) for rule in (_matrix, *rules) if rule)
@@ -149,9 +149,9 @@ def _matrix(_: Mapping[str, Any], summary: MatrixSummary) -> float:
 
 def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> float:
     is_sparse = summary.layout == "sparse"
-    # Rows with more non-zero elements than the mean only add to the size.
+    # Rows with more nonzero elements than the mean only add to the size.
     factors = int(summary.density * summary.columns) if is_sparse else summary.columns
-    is_alone = bool(arguments.get("interaction_only", False))  # each component at most once
+    is_alone = bool(arguments.get("interaction_only", False))  # each component counts at most once
     degrees = range(1, int(arguments.get("degree", 2)) + 1)
     products = sum(comb(factors if is_alone else factors + k - 1, k) for k in degrees)
     return summary.rows * products * (_SPARSE_ELEMENT if is_sparse else _FLOAT)
@@ -190,15 +190,15 @@ class Recipe:
 
     Attributes:
         arguments: Constructor arguments of the estimator.
-        weights: How class weights are passed to the estimator, or "none".
-        library: Packages behind the estimator with versions; digests for code of prefect-tune and
-            users.
+        weights: Mechanism for passing class weights to the estimator, or "none".
+        library: Packages behind the estimator with versions, or digests for code of prefect-tune
+            and users.
         stochastic: Whether the estimator needs a seed.
         repairs: Repairs applied to the input before fitting (see `construction`), in order.
-        out_of_fold: Whether `fit_transform` must transform the training rows.
+        out_of_fold: Whether training rows must be transformed by `fit_transform`.
         files: Digests of data files that the algorithm depends on; empty for a missing file.
-        memory: Rule that estimates the memory, or None; not in the key.
-        threads: How to give several threads to a fit; not in the key.
+        memory: Rule for estimating the memory, or None; not in the key.
+        threads: Mechanism for giving several threads to a fit; not in the key.
     """
 
     algorithm: str
@@ -215,7 +215,7 @@ class Recipe:
 
     @property
     def weight_argument(self) -> str:
-        """Name of the argument of `fit` for row weights; empty if not used."""
+        """Name of `fit`'s argument for row weights; empty if not used."""
         if self.weights != "sample_weight":
             return ""
         return f"{_REPAIRED}__sample_weight" if self.repairs else "sample_weight"
@@ -225,7 +225,7 @@ class Recipe:
         return estimator[-1] if self.repairs else estimator
 
     def to_json(self, seed: int) -> dict[str, Any]:
-        """Return all that determines the result, as JSON values."""
+        """Return everything that determines the result, as JSON values."""
         document: dict[str, Any] = {
             "algorithm": self.algorithm,
             "estimator": self.estimator,
@@ -295,14 +295,14 @@ def recipe(
 
 
 def step_seed(study_seed: int, step: str, fold: int) -> int:
-    """Return the seed of a step in a fold, which is the same in all trials."""
+    """Return the seed of a step in a fold; the same for all trials."""
     key = (zlib.crc32(step.encode()), fold)
     state = np.random.SeedSequence(study_seed, spawn_key=key).generate_state(1)
     return int(state[0])
 
 
 def build(how: Recipe, seed: int) -> Any:
-    """Build the unfitted estimator with repairs; set the seeds and threads that are left open."""
+    """Build the unfitted estimator with repairs; set unspecified seeds and threads."""
     make, arguments = imported(how.estimator), deepcopy(dict(how.arguments))
     accepted = signature(make).parameters.values() if how.stochastic else ()
     if any(p.name == "random_state" or p.kind is p.VAR_KEYWORD for p in accepted):

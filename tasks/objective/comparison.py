@@ -1,19 +1,17 @@
-"""Paired comparison of two models, on rows not used to train or select either of them.
+"""Paired comparison of two models, on rows not used to train or select either model.
 
 Jackknife pseudo-values (Efron and Stein 1981) work with any metric: rows, or whole groups of rows,
-are dealt into blocks, and the pseudo-value of a block is the block's effect on the difference of
+are divided into blocks, and the pseudo-value of a block is the block's effect on the difference of
 the losses. A one-sided t-test and a sign-flip permutation test on the pseudo-values must both favor
 the challenger. For error counts of single rows, the permutation test is McNemar's exact sign test.
-
-Over the nights of a series, decision k since the last promotion is made at the level
-0.05 k^-1.5 / zeta(1.5). The levels sum to 0.05, so by the union bound a champion that is as good as
-all its challengers is replaced by chance in at most 5% of all series, whatever the dependence
-between nights.
+In a series of runs, decision k since the last promotion is made at level 0.05 k^-1.5 / zeta(1.5).
+The levels sum to 0.05. By the union bound, a champion that is as good as all its challengers is
+therefore replaced by chance in at most 5% of all series, regardless of the dependence between runs.
 
 A model is useful if it is better than the best constant prediction on the same rows. Two tests
-decide: one on the test rows, and one on the rows that the folds held out. The second has more rows,
-but its trial was chosen by them, so its p-value is multiplied by the number of configurations
-(Bonferroni). Each has half of the 2.5% of a one-sided interval of 95%.
+decide: one on the test rows, and one on the held-out rows of the folds. The second test has more
+rows, but the trial was chosen on these rows, so the p-value is multiplied by the number of
+configurations (Bonferroni). Each test is made at half of the one-sided 2.5% level.
 """
 
 from collections.abc import Sequence
@@ -73,9 +71,8 @@ class PairedComparison:
 
     Attributes:
         difference: Loss of the champion minus loss of the challenger.
-        p: p-value of the hypothesis that the difference is at most the margin: the larger of the
-            p-values of two tests. The permutation test is skipped if the t-test favors the
-            champion.
+        p: Larger of two tests' p-values for the hypothesis that the difference is at most the
+            margin. The permutation test is skipped if the t-test favors the champion.
         level: Significance level of this decision.
     """
 
@@ -94,7 +91,7 @@ class PairedComparison:
 
 
 def level_of(decision: int) -> float:
-    """Return the significance level of a decision; `number` counts from 1 after a promotion."""
+    """Return the significance level of a decision, counted from 1 after each promotion."""
     return LEVEL * decision**-_DECAY / float(zeta(_DECAY))
 
 
@@ -115,14 +112,14 @@ def paired_comparison(
 
     Args:
         metric: Metric of the loss.
-        champion: Predictions of the model in use.
-        challenger: Predictions of the model that may replace it.
+        champion: Predictions of the current model.
+        challenger: Predictions of the model that may replace the champion.
         y: True classes by position, or numbers, shape (n,).
-        groups: Groups of dependent rows, shape (n,), or None; a group is in one block.
+        groups: Groups of dependent rows, shape (n,), or None; each group is in one block.
         n_classes: Number of classes, 0 for regression.
-        margin: Improvement that the challenger must exceed.
+        margin: Improvement in loss that the challenger must exceed.
         level: Largest p-value that favors the challenger.
-        rng: Generator that deals rows into blocks, and draws permutations.
+        rng: Random generator for dividing rows into blocks and drawing permutations.
         most_blocks: Largest number of blocks.
 
     Raises:
@@ -144,7 +141,7 @@ def paired_comparison(
         without = losses_of_draws(metric, y, predictions, n_classes, is_kept)
         if not np.isfinite(without).all():
             raise ValueError("the metric is undefined without some of these rows")
-        # For a metric that is a mean, this is the block's mean, weighted by the relative size.
+        # If the metric is a mean, the pseudo-value is the block's mean, weighted by relative size.
         return whole, whole + n_blocks * (1 - sizes / sizes.sum()) * (whole - without)
 
     (old, old_values), (new, new_values) = jackknife(champion), jackknife(challenger)
@@ -178,7 +175,7 @@ def _p_of_t(values: Array, margin: float) -> float:
 
 
 def _p_of_sign_flips(values: Array, level: float, rng: Generator) -> float:
-    """Return the p-value of a sign-flip test: the share of random signs with at least this mean."""
+    """Return the p-value of a sign-flip test: the share of random signs with at least the mean."""
     n_flips = int(np.clip(ceil(_FLIPS_PER_LEVEL / level), _FEWEST_FLIPS, _MOST_FLIPS))
     found = permutation_test(
         (values,),
@@ -226,7 +223,7 @@ def usefulness(
             rng=np.random.default_rng(split.seed),
             most_blocks=most_blocks,
         )
-    except ValueError:  # the metric is undefined on these rows
+    except ValueError:  # the metric is undefined on the rows
         return None
     is_rare = np.zeros(len(y), dtype=bool) if rare is None else y == rare
     gain = compared.difference
@@ -237,7 +234,7 @@ def usefulness(
 
 
 def over_folds(folds: Sequence[Usefulness | None], n_configurations: int) -> Usefulness | None:
-    """Average over folds, for the best of `n_configurations`; None if a fold is undefined."""
+    """Average usefulness over folds, for the best of `n_configurations`; None if undefined."""
     found = [fold for fold in folds if fold is not None]
     if not found or len(found) < len(folds):
         return None
@@ -254,8 +251,7 @@ def over_folds(folds: Sequence[Usefulness | None], n_configurations: int) -> Use
 def is_useless(test: Usefulness | None, held_out: Usefulness | None) -> bool:
     """Return whether neither the test rows nor the held-out rows show that a model is useful.
 
-    If the model is no better than the constant prediction on the test rows, it is useless in any
-    case.
+    A model no better than the constant prediction on the test rows always counts as useless.
     """
     known = [one for one in (test, held_out) if one is not None]
     if not known:

@@ -1,8 +1,8 @@
 """Constraints: bounds on quantities of a pipeline, measured on the held-out rows of one fold.
 
-Examples are the latency per row, and differences between groups of rows; groups are values of a
-column, or intervals. The value of a trial is the mean over its folds (Ram et al. 2020, equation
-A44).
+Examples are the latency per row and differences between groups of rows, where a group is a value of
+a column or an interval of values. A trial's value is the mean over its folds (Ram et al. 2020,
+equation A44).
 """
 
 import re
@@ -52,7 +52,7 @@ _SECONDS = 0.2
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Held-out rows of a fold, with their predictions, and the fitted `pipeline`."""
+    """Held-out rows of a fold with their predictions and the fitted `pipeline`."""
 
     dataset: Dataset
     rows: NDArray[np.intp]
@@ -65,7 +65,7 @@ def parse_constraint(text: str) -> QuantityBound:
     """Parse `QUANTITY<=VALUE`, or `QUANTITY>=VALUE` if more is better.
 
     Raises:
-        BadInput: If the syntax differs, or the value is not a number >= 0.
+        BadInput: If the syntax is wrong, or the value is not a number >= 0.
         UnknownName: If the quantity or the metric does not exist.
     """
     match = re.fullmatch(r"\s*([^<>=(]+?)\s*(?:\((.*)\))?\s*([<>]=)\s*([^<>=]+?)\s*", text)
@@ -189,7 +189,7 @@ def _user_quantity(name: str) -> Quantity:
     behind = follow(code, Path(file).expanduser())
     if not callable(getattr(load_user_code(code, file, behind), function, None)):
         raise _wrong(name, f"{file} has no function {function!r}")
-    behind = follow(code, Path(file).expanduser())  # its code may have extended sys.path
+    behind = follow(code, Path(file).expanduser())  # the user's code may have extended sys.path
     return Quantity(name, code=code, behind=behind)
 
 
@@ -200,11 +200,11 @@ def _wrong(text: str, reason: str, remedy: str = "") -> BadInput:
 def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
     """Return the value of a quantity in one fold; nan if undefined.
 
-    A user's function gets the pipeline as `export` writes it, the rows, and the targets of the
-    rows.
+    A user's function receives the pipeline in the form written by `export`, the rows, and the rows'
+    targets.
 
     Raises:
-        ValueError: If a user's function returns no finite number.
+        ValueError: If a user's function does not return a finite number.
     """
     if not quantity.code:
         return QUANTITIES[quantity.name](quantity, held_out)
@@ -223,10 +223,10 @@ def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
 def groups_of(
     column: "pd.Series[Any]", bins: Sequence[float]
 ) -> tuple[NDArray[np.intp], list[str]]:
-    """Return the group of each row, shape (n,), and the groups' names; -1 for no group.
+    """Return the group of each row, shape (n,), or -1 for no group, and the groups' names.
 
-    Groups are the values of the column, or the intervals between ascending `bins` (the last one
-    closed).
+    Groups are the values of the column, or the intervals between ascending `bins` (the last
+    interval is closed).
     """
     if bins:
         edges = [*bins[:-1], np.nextafter(bins[-1], inf)]
@@ -237,7 +237,7 @@ def groups_of(
 
 
 def _latency_us(held_out: HeldOutRows, n_rows: int) -> float:
-    """Return the microseconds per row: median over calls with `n_rows` rows, on one thread."""
+    """Return the microseconds per row, the median over calls with `n_rows` rows on one thread."""
     pipeline = with_reader(held_out.pipeline(), held_out.dataset)
     rows = held_out.dataset.rows(held_out.rows[:n_rows])
     calls = Timer(lambda: pipeline.predict(rows))
@@ -266,7 +266,7 @@ def _groups(quantity: Quantity, held_out: HeldOutRows) -> Iterator[NDArray[np.in
 def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
     """Return the smallest rate of positive predictions in a group, divided by the largest rate.
 
-    It is nan if no row is predicted as positive.
+    The result is nan if no row is predicted as positive.
     """
     is_found = held_out.predictions.label == held_out.metric.positive
     rates = [float(is_found[rows].mean()) for rows in _groups(quantity, held_out)]
@@ -276,7 +276,7 @@ def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
 def _group_gap(quantity: Quantity, held_out: HeldOutRows) -> float:
     """Return the largest difference of a metric between two groups (equation A43).
 
-    Groups for which the metric is undefined are skipped; nan if fewer than two groups are left.
+    Groups for which the metric is undefined are skipped; nan if fewer than two groups remain.
     """
     dataset, metric = held_out.dataset, held_out.metric
     if quantity.metric:

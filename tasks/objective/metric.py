@@ -1,7 +1,7 @@
-"""Metrics and quantities, with the wording of losses.
+"""Metrics and quantities, and the wording of losses.
 
-Cheap to import, because every command that shows a study needs this module. Functions of metrics
-are imported when a loss is computed.
+The module is cheap to import, because every command that shows a study needs it. Functions of
+metrics are imported when a loss is computed.
 """
 
 import re
@@ -26,33 +26,34 @@ Target = Literal["classification", "regression"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetricDeclaration:
-    """A metric, as `--metric` names it.
+    """A metric that `--metric` can name.
 
-    The loss is computed by `loss` or, if empty, by scikit-learn's scorer `score` or else as the
-    mean of `row_losses`. Functions are given as `module:function`, and imported on the first call.
-    They receive true classes (by position) or numbers, shape (n,), and `Predictions` of the same
-    rows.
+    The loss is computed by `loss`. If `loss` is empty, scikit-learn's scorer `score` is used, or
+    else the mean of `row_losses`. Functions are given as `module:function` and imported on first
+    call. The functions receive true classes (by position) or numbers, shape (n,), and `Predictions`
+    for the same rows.
 
     Attributes:
-        name: Word after `--metric`.
-        target: Kind of target the metric is for.
+        name: Name of the metric, as given to `--metric`.
+        target: Kind of target that the metric supports.
         loss: Function of true values, predictions and the number of classes (0 for numbers) that
             returns the loss; raises ValueError if the loss is undefined.
         row_losses: Function of true values and predictions that returns the loss of each row, shape
-            (n,), for metrics whose loss is the mean of these. Makes bootstraps fast.
+            (n,), for metrics whose loss is the mean over rows. Makes bootstraps fast.
         bootstrap_losses: Function of true values, predictions, the number of classes and weights
             (N, n) that returns the losses, shape (N,), of N bootstraps at once. If empty, losses
             are computed from `row_losses`, or one by one.
-        unit: Unit of the loss, for instance "percent".
-        symbol: Unit as printed after a loss, for instance "%" or " EUR". Without one, users see the
-            score if there is a `best_score`.
-        title: Name of the printed number; the metric's name if empty.
+        unit: Unit of the loss, such as "percent".
+        symbol: Unit printed after a loss, such as "%" or " EUR". If empty, users see the score if
+            there is a `best_score`.
+        title: Name of the printed number; if empty, the metric's name.
         lower: Smallest loss possible.
         upper: Largest loss possible.
-        score: scikit-learn's name of the score behind the loss; empty if there is none.
-        best_score: Score at a loss of 0; 0 if the score is the negative loss.
-        losses_per_score: Difference of the loss for a difference of 1 in the score.
-        all_wrong: Loss if every row is wrong, for a metric that counts wrong rows; None otherwise.
+        score: scikit-learn's name for the score behind the loss; empty if there is none.
+        best_score: Score at a loss of 0; 0 if the score is the negated loss.
+        losses_per_score: Change in loss when the score changes by 1.
+        all_wrong: Loss if every row is wrong, for a metric that counts wrong rows; None for other
+            metrics.
         asks_positive: Whether the loss depends on which of two classes is positive.
     """
 
@@ -160,7 +161,7 @@ _BOOTSTRAP_LOSSES: Mapping[str, str] = {
     "neg_root_mean_squared_error": "root_squared",
     "r2": "unexplained",
     "average_precision": "missed_precisions",
-    "roc_auc": "missed_areas",  # only for two classes, as in scikit-learn
+    "roc_auc": "missed_areas",  # two classes only, as in scikit-learn
     "roc_auc_ovr": "missed_mean_areas",
     "roc_auc_ovr_weighted": "missed_areas",
     **{name: f"CONFUSIONS.{name}" for name in CONFUSION_METRICS},
@@ -205,23 +206,23 @@ DEFAULT_METRICS: Mapping[Target, str] = {"classification": "error", "regression"
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric in use: its declaration, and the position of the positive class."""
+    """A metric's declaration, together with the position of the positive class."""
 
     declared: MetricDeclaration
     positive: int = 1
 
     @property
     def name(self) -> str:
-        """Word after `--metric`."""
+        """Name of the metric, as given to `--metric`."""
         return self.declared.name
 
     @property
     def target(self) -> Target:
-        """Kind of target that the metric is for."""
+        """Kind of target that the metric supports."""
         return self.declared.target
 
     def loss(self, y: "NDArray[Any]", predictions: "Predictions", n_classes: int) -> float:
-        """Return the loss of predictions of n rows; `n_classes` is 0 for numbers.
+        """Return the loss of predictions for n rows; `n_classes` is 0 for numbers.
 
         Raises:
             ValueError: If the metric is undefined for these rows, or the scores are not finite.
@@ -229,7 +230,7 @@ class Metric:
         y, predictions = self.turned(y, predictions, n_classes)
         declared = self.declared
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the loss reflects classes never predicted
+            warnings.simplefilter("ignore")  # classes never predicted still affect the loss
             if declared.loss:
                 loss: float = loaded(declared.loss)(y, predictions, n_classes)
             elif declared.score:
@@ -266,14 +267,14 @@ class Metric:
     def turned(
         self, y: "NDArray[Any]", predictions: "Predictions", n_classes: int
     ) -> "tuple[NDArray[Any], Predictions]":
-        """Return true values and predictions, with the positive of two classes in position 1."""
+        """Return true values and predictions, moving the positive of two classes to position 1."""
         if n_classes != 2 or self.positive == 1:
             return y, predictions
         score = None if predictions.score is None else predictions.score[:, ::-1].copy()
         return 1 - y, replace(predictions, label=1 - predictions.label, score=score)
 
     def best_guess(self, y: "NDArray[Any]", n_classes: int) -> "Predictions":
-        """Return the constant predictions for n rows that have the smallest loss.
+        """Return the constant predictions for n rows with the lowest loss.
 
         Raises:
             ValueError: If the metric is undefined for these rows.
@@ -282,7 +283,7 @@ class Metric:
         return min(guesses, key=lambda guess: self.loss(y, guess, n_classes))
 
     def objective(self, y: "NDArray[Any]", n_classes: int) -> Objective:
-        """Return the metric with its baseline, the best constant's loss; may raise `BadInput`."""
+        """Return the metric with the loss of the best constant; may raise `BadInput`."""
         try:
             chance = self.loss(y, self.best_guess(y, n_classes), n_classes)
         except ValueError as error:
@@ -300,7 +301,7 @@ def metric_named(name: str, positive: int = 1) -> Metric:
 
 
 def number_text(value: float | None, *, is_signed: bool = False) -> str:
-    """Return a number with four digits; a dash for None.
+    """Return a number as text with four digits; a dash for None.
 
     >>> number_text(1 / 3), number_text(123456.0), number_text(None)
     ('0.3333', '123,456', '-')
@@ -317,7 +318,7 @@ _UNKNOWN = MetricDeclaration(name="unknown", score="unknown")
 
 @dataclass(frozen=True, slots=True)
 class LossWords:
-    """Wording of losses as the numbers that users ask for, given the name of the metric.
+    """Wording of losses as the numbers that users expect for a metric.
 
     >>> LossWords("error").named(1 / 3), LossWords("auroc").named(0.1966)
     ('error 0.3333%', 'AUROC 0.803')
@@ -331,7 +332,7 @@ class LossWords:
 
     @property
     def is_score(self) -> bool:
-        """Whether the number is a score, of which more is better."""
+        """Whether the number is a score, with larger values better."""
         return bool(self._declared.best_score) and not self._declared.symbol
 
     @property
@@ -341,12 +342,12 @@ class LossWords:
 
     @property
     def axis(self) -> str:
-        """Title of an axis or a column, with the unit."""
+        """Title for an axis or a column, with the unit."""
         unit = self._declared.symbol.strip()
         return f"{self.name} ({unit})" if unit else self.name
 
     def number(self, loss: float) -> float:
-        """Return the number that users see for a loss: the loss itself, or the score."""
+        """Return the number shown to users for a loss: the loss itself or the score."""
         known = self._declared
         return known.best_score - loss / known.losses_per_score if self.is_score else loss
 
@@ -363,7 +364,7 @@ class LossWords:
         return f"{self.name} {self.of(loss)}"
 
     def interval(self, low: float | None, high: float | None) -> str:
-        """Return an interval of losses as one of the numbers, the smallest first.
+        """Return an interval of losses as an interval of the shown numbers, smaller number first.
 
         >>> LossWords("auroc").interval(0.1, 0.25)
         '0.750 to 0.900'
@@ -382,12 +383,12 @@ class LossWords:
 
 @dataclass(frozen=True, slots=True)
 class EqualRows:
-    """Test rows that equal a training row to six digits, if chance does not explain their number.
+    """Test rows that equal a training row to six digits, if chance does not explain the count.
 
     Attributes:
-        loss: Loss on the test rows without these rows or, if `are_left_out`, with these rows; None
-            if undefined.
-        are_left_out: Whether the test loss leaves out these rows, because most rows of the test
+        loss: Loss on the test rows without the equal rows or, if `are_left_out`, with them; None if
+            undefined.
+        are_left_out: Whether the test loss excludes the equal rows, because most rows of the test
             file equal training rows.
     """
 
@@ -402,10 +403,10 @@ class Usefulness:
     """Losses of a model and of the best constant prediction on the same rows.
 
     Attributes:
-        gain: Loss of the constant minus loss of the model; `low` to `high` is its 95% interval.
-        p: p-value of the hypothesis that the gain is at most 0.
+        gain: Loss of the constant minus loss of the model, with 95% interval `low` to `high`.
+        p: P-value for the hypothesis that the gain is at most 0.
         n_rare: Number of rows of the rare class; 0 if no class is rare.
-        n_found: Number of these rows that the model predicts as the rare class.
+        n_found: Number of rows of the rare class that the model predicts correctly.
     """
 
     loss: float
@@ -423,7 +424,7 @@ OF_POSITIVES = ("disparate_impact", "false_positive_rate")
 
 
 def is_at_least(quantity: str) -> bool:
-    """Return whether the bound of a quantity, given as text, is its smallest allowed value."""
+    """Return whether the bound of a quantity, given as text, is a lower bound."""
     return quantity.startswith("disparate_impact(")
 
 
@@ -432,11 +433,11 @@ class Quantity:
     """A number measured on the held-out rows of a fold for a fitted pipeline.
 
     Attributes:
-        name: One of `constraints.QUANTITIES`, or `FILE.py:FUNCTION`.
-        column: Column whose values or bins are the groups; empty without groups.
-        bins: Edges of the bins, ascending; empty to make each value a group.
-        metric: Name of the metric by which groups are compared; empty for the study's metric.
-        code: Source of the user's file, which needs the modules `behind`.
+        name: Name from `constraints.QUANTITIES`, or `FILE.py:FUNCTION`.
+        column: Column whose values or bins define the groups; empty without groups.
+        bins: Bin edges in ascending order; empty to make each value a group.
+        metric: Name of the metric for comparing groups; empty for the study's metric.
+        code: Source of the user's file, which needs the modules in `behind`.
     """
 
     name: str
@@ -448,7 +449,7 @@ class Quantity:
 
     @property
     def text(self) -> str:
-        """The quantity as written by users, and as named in `Evaluation.constraints`."""
+        """The quantity as written by users and as named in `Evaluation.constraints`."""
         arguments = [self.column] if self.column else []
         arguments += [f"bins={':'.join(f'{edge:.15g}' for edge in self.bins)}"] if self.bins else []
         arguments += [f"metric={self.metric}"] if self.metric else []
@@ -475,15 +476,15 @@ class QuantityBound:
 
     @property
     def constraint(self) -> Constraint:
-        """The constraint as optimizers see it, by the quantity's text."""
+        """The constraint in the form used by optimizers, named by the quantity's text."""
         return Constraint(self.quantity.text, self.bound, is_at_least(self.quantity.text))
 
     @property
     def operator(self) -> str:
-        """`>=` if the bound is the smallest allowed value, else `<=`."""
+        """Operator `>=` for a lower bound, `<=` for an upper bound."""
         return ">=" if is_at_least(self.quantity.text) else "<="
 
     @property
     def text(self) -> str:
-        """The constraint as users write it."""
+        """The constraint as written by users."""
         return f"{self.quantity.text}{self.operator}{self.bound:.15g}"

@@ -1,4 +1,4 @@
-"""Checked predictions: the output of a fitted model, as labels and scores for known classes.
+"""Checked predictions: a fitted model's output as labels and scores for known classes.
 
 A model may return frames, scores in another order, or values that are not classes. Therefore other
 modules never use the output of `predict`, `predict_proba` or `decision_function` directly.
@@ -34,9 +34,9 @@ _ROUNDING = 1e-4
 
 
 class InvalidPredictions(ValueError):  # noqa: N818 - reads as the reason of a failed trial
-    """The output of a model is not usable as predictions for the given rows."""
+    """The output of a model is unusable as predictions for the given rows."""
 
-    exit_code = 1  # of a command: a failure, not a mistake of the user
+    exit_code = 1  # exit code of a command: a failure, not a user's mistake
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Predictions:
     """Predictions for n rows.
 
     Attributes:
-        label: Position of the predicted class, or the predicted number, shape (n,).
-        score: Probability of each class, shape (n, c), or other values that order rows by
+        label: Positions of the predicted classes, or the predicted numbers, shape (n,).
+        score: Probability of each class, shape (n, c), or other values that rank rows by
             confidence; None if the model returns neither.
     """
 
@@ -53,13 +53,13 @@ class Predictions:
     score: Array | None = None
 
     def outputs(self, n_classes: int) -> Array:
-        """Return the scores, or votes if there are none, shape (n, c); numbers, shape (n, 1)."""
+        """Return scores, or votes if there are no scores, shape (n, c); numbers, shape (n, 1)."""
         if not n_classes:
             return np.asarray(self.label, dtype=np.float64)[:, None]
         return np.eye(n_classes)[self.label] if self.score is None else self.score
 
     def take(self, rows: Values) -> "Predictions":
-        """Return the predictions for some rows, given by position or as a mask."""
+        """Return the predictions for a subset of rows, given by position or as a mask."""
         return Predictions(self.label[rows], None if self.score is None else self.score[rows])
 
     @property
@@ -87,12 +87,12 @@ def predictions_of(
 ) -> Predictions:
     """Return the checked predictions of a fitted model for the n rows X.
 
-    Labels come from `predict`, scores from the first of `methods` that the model has. If labels can
-    be derived from probabilities, the model is called only once. `classes` has all classes, sorted,
-    and is empty for regression; `name` is the model's name in messages.
+    Labels come from `predict`, and scores from the first of `methods` that the model has. If labels
+    can be derived from probabilities, the model is called only once. `classes` contains all
+    classes, sorted, and is empty for regression; `name` is the model's name in messages.
 
     Raises:
-        InvalidPredictions: If the model does not return one valid label, and one row of scores, per
+        InvalidPredictions: If the model does not return one valid label and one row of scores per
             row.
     """
     if not n_rows(X):
@@ -115,10 +115,10 @@ def predictions_of(
 
 
 def _labels_of(model: Any) -> Callable[[Array], Any] | None:
-    """Return the function by which a model or pipeline derives labels from probabilities.
+    """Return a model's or pipeline's function that derives labels from probabilities.
 
-    Returns None if there is none: labels of a support vector machine, for example, may contradict
-    its scores.
+    Returns None if labels cannot be derived: labels of a support vector machine, for example, may
+    contradict its scores.
     """
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if type(last) in {RandomForestClassifier, ExtraTreesClassifier}:
@@ -137,7 +137,7 @@ def predicted_scores(
     """Return the scores of a method, one column per class, shape (n, c).
 
     Raises:
-        InvalidPredictions: Also if the columns stand for pairs of classes.
+        InvalidPredictions: If the scores are invalid or the columns represent pairs of classes.
     """
     answer = _Answer(model, X, classes, name)
     scores = answer.scores(method, getattr(model, method)(X))
@@ -176,7 +176,7 @@ class _Answer:
         return found.astype(np.int32)
 
     def scores(self, method: ScoreMethod, returned: Any) -> Array | None:
-        """Return one column of scores per class; None if columns stand for pairs of classes."""
+        """Return one column of scores per class; None if columns represent pairs of classes."""
         values, known = _as_array(returned), self._learned_classes()
         n_known = len(self.classes) if known is None else len(known)
         if method == "decision_function":
@@ -200,7 +200,7 @@ class _Answer:
             values = np.array(values.tolist())  # finds the type of the items
         if values.dtype.kind not in "fiub":
             self._check(method, values, shape, np.zeros(values.shape, bool), ", which is no number")
-        with np.errstate(over="ignore"):  # infinite numbers raise an error of their own
+        with np.errstate(over="ignore"):  # infinite numbers raise their own error
             numbers = values.astype(np.float64, copy=False)
         self._check(method, values, shape, np.isfinite(numbers), ", which is not finite")
         return numbers
@@ -231,7 +231,7 @@ class _Answer:
 
 
 def with_reader(model: Any, dataset: Dataset, *, of_matrix: bool = False) -> Any:
-    """Return a model that (unless `of_matrix`) reads rows and returns classes as in `dataset`."""
+    """Return a model that returns classes and, unless `of_matrix`, reads rows as in `dataset`."""
     steps = model.steps if isinstance(model, Pipeline) else [("model", model)]
     if not np.array_equal(dataset.learned_classes, np.array(dataset.classes)):
         steps = [("model", NamedClasses(model, dataset.classes))]
@@ -242,14 +242,14 @@ def with_reader(model: Any, dataset: Dataset, *, of_matrix: bool = False) -> Any
 
 
 class NamedClasses(ClassifierMixin, BaseEstimator):
-    """A classifier that wraps a classifier of class positions and returns the classes."""
+    """A classifier that wraps a classifier of class positions and returns class labels."""
 
     def __init__(self, model: Any, classes: Sequence[Any]) -> None:
         self.model, self.classes = model, classes
 
     @property
     def classes_(self) -> Values:
-        """The classes, shape (c,)."""
+        """The sorted classes, shape (c,)."""
         return np.array(self.classes)
 
     def fit(self, X: Any, y: Any, **params: Any) -> Self:

@@ -1,10 +1,10 @@
 """Losses of predictions, and risks: losses in bootstraps of the held-out examples.
 
-Bootstraps are drawn once, from the study's seed, and shared by all trials. They are drawn within
-each fold, so all folds have equal weight, as in the loss.
+Bootstraps are drawn once from the study's seed and shared by all trials. Each bootstrap is drawn
+within each fold, so all folds have equal weight, as in the loss.
 
 A bootstrap is a row of weights that sum to 1, so many metrics need no loop over bootstraps. If the
-loss is a mean over rows, all bootstraps are one matrix product. Precision, recall and similar
+loss is a mean over rows, one matrix product gives all bootstraps. Precision, recall and similar
 scores follow from weighted class counts. For the area under the curve, scores are sorted once
 (Lacoste et al. 2014).
 """
@@ -89,18 +89,18 @@ def guesses_of(y: Targets, n_classes: int) -> list[Predictions]:
         return [Predictions(np.full(len(y), guess(y))) for guess in (np.mean, np.median)]
     shares = np.bincount(y, minlength=n_classes) / len(y)
     score = np.tile(shares, (len(y), 1))
-    # For metrics such as f1, always predicting the positive class may be best.
+    # For metrics such as f1, a constant positive prediction may be best.
     labels = (0, 1) if n_classes == 2 else (np.argmax(shares),)
     return [Predictions(np.full(len(y), label, dtype=np.int32), score) for label in labels]
 
 
 def percent_wrong(y: Targets, predictions: Predictions, _: int) -> float:
-    """Return the share of wrong predictions, in percent."""
+    """Return the percentage of wrong predictions."""
     return float(100 * np.mean(predictions.label != y))
 
 
 def missed_area(y: Targets, predictions: Predictions, n_classes: int) -> float:
-    """Return 1 - AUROC; for several classes, one against the rest, weighted by class shares."""
+    """Return 1 - AUROC; for several classes, one-vs-rest weighted by class frequencies."""
     score = predictions.outputs(n_classes)
     if n_classes == 2:
         return 1 - float(roc_auc_score(y, score[:, 1]))
@@ -112,7 +112,7 @@ def missed_area(y: Targets, predictions: Predictions, n_classes: int) -> float:
 def loss_of_scorer(
     declared: MetricDeclaration, y: Targets, predictions: Predictions, n_classes: int
 ) -> float:
-    """Return the loss of a scikit-learn score: its distance from the best score."""
+    """Return the loss of a scikit-learn score: the distance from the best score."""
     if n_classes and declared.is_quick and len(np.unique(y)) < n_classes:
         weights = np.full((1, len(y)), 1 / len(y))  # scorers need rows of all classes
         return float(Metric(declared).weighted_losses(y, predictions, n_classes, weights)[0])
@@ -122,7 +122,7 @@ def loss_of_scorer(
     except AttributeError as error:
         why = predictions.why_no_probabilities
         raise ValueError(f"{declared.name} needs probabilities, and {why}") from error
-    except (ValueError, ZeroDivisionError) as error:  # every class weight is 0
+    except (ValueError, ZeroDivisionError) as error:  # all class weights are 0
         raise ValueError(
             f"{declared.name} is not defined on these {len(y)} rows: {error}"
         ) from error
@@ -161,12 +161,12 @@ class _Classifier(ClassifierMixin, BaseEstimator):
 
 
 def one_if_wrong(y: Targets, predictions: Predictions) -> Array:
-    """Return 1 for each wrong row, 0 for others."""
+    """Return 1 for each wrong row and 0 for each correct row."""
     return (predictions.label != y).astype(np.float64)
 
 
 def percent_if_wrong(y: Targets, predictions: Predictions) -> Array:
-    """Return 100 for each wrong row, 0 for others."""
+    """Return 100 for each wrong row and 0 for each correct row."""
     return 100 * one_if_wrong(y, predictions)
 
 
@@ -188,7 +188,7 @@ def surprise(y: Targets, predictions: Predictions) -> Array:
 
 
 def brier(y: Targets, predictions: Predictions) -> Array:
-    """Return each row's squared distance of probabilities from the true class (binary: halved)."""
+    """Return the Brier score of each row, halved for two classes."""
     score = _probabilities(predictions)
     distances: Array = ((score - np.eye(score.shape[1])[y]) ** 2).sum(axis=1)
     return distances / 2 if score.shape[1] == 2 else distances
@@ -206,7 +206,7 @@ def root_squared(y: Targets, predictions: Predictions, _: int, weights: Array) -
 
 
 def unexplained(y: Targets, predictions: Predictions, _: int, weights: Array) -> Array:
-    """Return 1 - R2 of each bootstrap: squared errors over squared distances from its mean."""
+    """Return 1 - R2 of each bootstrap: squared errors over squared distances from the mean."""
     centered = y - y.mean()
     spread = weights @ centered**2 - (weights @ centered) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -214,7 +214,7 @@ def unexplained(y: Targets, predictions: Predictions, _: int, weights: Array) ->
 
 
 def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: Array) -> Array:
-    """Return 1 - AUROC; for several classes, one against the rest, weighted by class shares."""
+    """Return 1 - AUROC; for several classes, one-vs-rest weighted by class frequencies."""
     score = predictions.outputs(n_classes)
     if n_classes == 2:
         return 1 - weighted_areas(score[:, 1], y == 1, weights)
@@ -227,7 +227,7 @@ def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: 
 def missed_mean_areas(
     y: Targets, predictions: Predictions, n_classes: int, weights: Array
 ) -> Array:
-    """Return 1 - the mean AUROC of one class against the rest, over classes that occur."""
+    """Return 1 - the mean one-vs-rest AUROC over classes that occur."""
     score = _probabilities(predictions)
     areas = [weighted_areas(score[:, c], y == c, weights) for c in range(n_classes)]
     with np.errstate(invalid="ignore"):
@@ -237,12 +237,12 @@ def missed_mean_areas(
 def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
     """Return the area under the ROC curve in each bootstrap; nan if a class does not occur.
 
-    Scores, shape (m,), are sorted once; a pair of equal scores counts half. Weights, shape (N, m),
-    are contiguous by bootstrap, so sums run along memory.
+    Scores, shape (m,), are sorted once; a pair of equal scores counts as half. Weights, shape (N,
+    m), are contiguous by bootstrap, so sums run over contiguous memory.
     """
     columns, order = weights.T, np.argsort(score, kind="stable")
     positive, negative = order[is_positive[order]], order[~is_positive[order]]
-    below = np.zeros((len(negative) + 1, len(weights)))  # weight of the first negatives
+    below = np.zeros((len(negative) + 1, len(weights)))  # weight of the leading negatives
     np.cumsum(columns[negative], axis=0, out=below[1:])
     lower = np.searchsorted(score[negative], score[positive], "left")
     upper = np.searchsorted(score[negative], score[positive], "right")
@@ -266,7 +266,7 @@ def missed_precisions(
 
 
 def weighted_precisions(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
-    """Return the average precision in each bootstrap, shape (N,), see `weighted_areas`.
+    """Return the average precision in each bootstrap, shape (N,). See `weighted_areas`.
 
     Rows with equal scores share a threshold, so they share the precision at the last of these rows.
     """
@@ -285,9 +285,9 @@ MOST_WEIGHTS = 4_000_000
 def losses_of_draws(
     metric: Metric, y: Targets, predictions: Predictions, n_classes: int, counts: NDArray[Any]
 ) -> Array:
-    """Return the loss in each draw, shape (N,); nan where it is undefined.
+    """Return the loss in each draw, shape (N,); nan if undefined.
 
-    `counts`, shape (N, m), has how often each row was drawn, or whether it was drawn.
+    `counts`, shape (N, m), tells how often, or whether, each row was drawn.
     """
     if metric.declared.is_quick:
         size = max(1, MOST_WEIGHTS // len(y))
@@ -310,7 +310,7 @@ class Resampling:
 
     Attributes:
         targets: True classes or numbers by fold, shape (m,).
-        counts: How often each example was drawn, by fold, shape (N, m).
+        counts: Number of draws of each example, by fold, shape (N, m).
     """
 
     metric: Metric
@@ -322,7 +322,7 @@ class Resampling:
     def of(
         cls, dataset: Dataset, split: Split, metric: Metric, bootstraps: Bootstraps, rng: Generator
     ) -> Self:
-        """Draw bootstraps of a split; within each class, unless the metric is a mean over rows."""
+        """Draw bootstraps of a split, within each class unless the metric is a mean over rows."""
         rows = [split.held_out(fold) for fold in range(split.n_folds)]
         n_classes = len(dataset.classes)
         by_class = bool(n_classes) and not metric.declared.row_losses
@@ -333,7 +333,7 @@ class Resampling:
         return cls(metric, n_classes, tuple(dataset.y[held_out] for held_out in rows), counts)
 
     def risks(self, predictions: Sequence[Predictions]) -> Array:
-        """Return the risk in each bootstrap, shape (N,): the loss, averaged over the folds.
+        """Return the risk in each bootstrap, shape (N,): the loss averaged over folds.
 
         If the metric is undefined in a bootstrap of a fold, the loss of the whole fold is used.
         """

@@ -1,9 +1,9 @@
 """The sandbox's side: a process that runs one call after another and reports on each call.
 
-This module imports neither Prefect nor Dask. Data set, split and store stay loaded between calls,
-in the caches of their loading functions. Reports are plain values, the only connection between
-worker and sandbox; outside a sandbox, reports are dropped. The state of the process is compared
-before and after each call, to find calls that damaged the process.
+This module imports neither Prefect nor Dask. The data set, the split and the store stay loaded
+between calls, in the caches of their loading functions. Reports are plain values and the only
+connection between worker and sandbox; outside a sandbox, reports are dropped. Comparing the state
+of the process before and after each call detects calls that damaged the process.
 """
 
 import os
@@ -35,7 +35,7 @@ LOST = 70
 
 @dataclass(frozen=True, slots=True)
 class StepBegun:
-    """A step of a path begins; `is_served` tells whether the step is cached in all folds."""
+    """A step of a path begins; `is_served` tells whether all folds of the step are cached."""
 
     step: str
     algorithm: str
@@ -53,7 +53,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class FoldReached:
-    """The call has reached a step and fold; `costs` are of all finished steps and folds."""
+    """The call has reached a step and fold; `costs` covers all finished steps and folds."""
 
     step: str
     fold: int
@@ -62,19 +62,19 @@ class FoldReached:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """Data and libraries are being loaded, which does not count as time of the call."""
+    """Data and libraries are being loaded, which does not count toward the time of the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Data and libraries have been loaded, in `seconds` without waiting times."""
+    """Data and libraries have been loaded, in `seconds` excluding waiting times."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """Seconds of waiting for others so far, and the `monotonic` start of the current wait."""
+    """Seconds spent waiting for other workers, and the `monotonic` start of the current wait."""
 
     seconds: float
     since: float | None
@@ -89,7 +89,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The value of a call, and the name of what the call damaged in its process, if any."""
+    """The value of a call, and the part of the process that the call damaged, if any."""
 
     value: Any
     damage: str
@@ -108,7 +108,7 @@ Message = (
 
 
 def _ignore(message: Message) -> None:
-    """Drop a report: the call runs outside a sandbox."""
+    """Drop a report, because the call runs outside a sandbox."""
 
 
 _SEND: list[Callable[[Message], None]] = [_ignore]
@@ -126,7 +126,7 @@ def reporting_to(send: Callable[[Message], None]) -> Iterator[None]:
 
 
 def report(message: Message) -> None:
-    """Report to the worker that waits for this call."""
+    """Send a report to the worker that waits for this call."""
     _SEND[-1](message)
 
 
@@ -137,7 +137,7 @@ def report_fold(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = 
 
 
 def report_waits(waits: Waits) -> None:
-    """Report how long the call has waited for others, and whether it is waiting now."""
+    """Report how long the call has waited for other workers, and whether it is waiting now."""
     report(Waited(waits.seconds, waits.since))
 
 
@@ -158,9 +158,9 @@ _OURS = ("builtins", "prefect_tune.")
 def begin(connection: int, output: int) -> None:
     """Turn this process into a sandbox: print to a file, run calls, end with the connection.
 
-    The first message has the worker's current folder, import path and environment.
+    The first message contains the worker's current folder, import path and environment.
     """
-    with suppress(PermissionError):  # a fresh interpreter already leads its session
+    with suppress(PermissionError):  # a fresh interpreter already leads its own session
         os.setsid()  # signals from the terminal must not reach calls
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (1, 2):
@@ -237,7 +237,7 @@ def _run(received: bytes, send: Callable[[Message], None]) -> Returned | Raised 
         return Raised(RuntimeError(f"{type(error).__name__}: {error}"))
     try:
         return Returned(value, damage(before, surroundings()))
-    except (OSError, psutil.Error):  # no file descriptor is left
+    except (OSError, psutil.Error):  # no file descriptor is available
         return Returned(value, "open files")
 
 
@@ -251,9 +251,9 @@ def _readable(error: Exception) -> Exception:
 
 
 def request(function: Function, arguments: Mapping[str, Any], *, is_awaited: bool = True) -> bytes:
-    """Return the bytes by which `_serve` calls a module's function.
+    """Return the bytes that make `_serve` call a module's function.
 
-    If nobody awaits the call, it sends no reports, not even at the end.
+    A call that nobody awaits sends no reports, not even at the end.
     """
     return pickle.dumps((function.__module__, function.__name__, dict(arguments), is_awaited))
 
@@ -265,7 +265,7 @@ _LIMITS = [value for name, value in vars(resource).items() if name.startswith("R
 
 
 def surroundings() -> dict[str, Any]:
-    """Return those parts of the process state that user code can change, by name."""
+    """Return the parts of the process state that user code can change, by name."""
     folder = None
     with suppress(OSError):  # the folder was deleted
         folder = os.getcwd()  # noqa: PTH109 - Path.cwd() raises as well
@@ -284,7 +284,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def damage(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the name of the first difference between two states; empty if there is none."""
+    """Return the name of the first difference between two states; empty if they are equal."""
     for name, value in now.items():
         if value > before[name] if name in _COUNTED else value != before[name]:
             return name

@@ -1,9 +1,10 @@
 """A Dask task runner for trials, with a tenth of the overhead of prefect-dask's runner.
 
 prefect-dask rebuilds the flow's context, settings and API client for every task, which takes about
-155 ms of CPU; this runner does so once per thread of a worker. It also delays the first two states
-of a task run by half a second, and drops them if the task has ended by then. Both need private
-names of Prefect; if a version of Prefect lacks these names, the stock runner is used.
+155 ms of CPU; this runner rebuilds them once per worker thread. This runner also delays the first
+two states of a task run by half a second, and drops them if the task has ended by then. Both
+optimizations need private names of Prefect; if a version of Prefect lacks these names, the stock
+runner is used.
 """
 
 import asyncio
@@ -86,7 +87,7 @@ class _EventDelayer:
             with self._lock:
                 self._held.pop(task_run.id, None)
             return send()
-        # The copied context has the flow run.
+        # The copied context contains the flow run.
         held = _DelayedEvent(monotonic(), copy_context(), send)
         with self._lock:
             self._held[task_run.id] = held
@@ -130,7 +131,7 @@ class LeanDaskTaskRunner(DaskTaskRunner):
 
     @property
     def client(self) -> PrefectDaskClient:
-        """Client of this runner's cluster; the stock runner would prefer any existing client."""
+        """Client of this runner's cluster; the stock runner would use any existing client."""
         if self._own is None:
             client = PrefectDaskClient(self._cluster or self.address, **self.client_kwargs)
             self._own = self._exit_stack.enter_context(client)
@@ -144,8 +145,8 @@ class LeanDaskTaskRunner(DaskTaskRunner):
     ) -> PrefectDaskFuture[Any]:
         """Submit a run of a task whose parameters contain no futures.
 
-        `worker` is the address of the worker to use; the stock runner ignores it. Returns a future
-        that ends with the state of the task run.
+        `worker` is the address of the worker to use, which the stock runner ignores. Returns a
+        future for the state of the task run.
         """
         if self._context is None:
             return cast("PrefectDaskFuture[Any]", self.submit(task, dict(parameters)))
@@ -171,17 +172,17 @@ class LeanDaskTaskRunner(DaskTaskRunner):
                 "about 0.1 s more",
             )
             return None
-        # Without an API address, Prefect has started a server for this process. Workers need the
-        # address of this server, or each worker would start another one.
+        # If no API address is set, Prefect has started a server for this process. Workers need the
+        # address of this server; otherwise each worker would start its own server.
         url = str(get_client(sync_client=True).api_url)
-        # A worker that starts during an outage of the API must not query the API's version.
+        # A worker that starts during an API outage must not query the API's version.
         sent = {PREFECT_API_URL: url, PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED: False}
         with temporary_settings(sent):
             return cast("bytes", cloudpickle.dumps(serialize_context()))
 
 
 def is_supported() -> bool:
-    """Return whether Prefect has the private names that this runner needs."""
+    """Return whether Prefect has the private names needed by this runner."""
     return all(
         hasattr(context, "__var__")
         for context in (FlowRunContext, SettingsContext, SyncClientContext)
@@ -213,12 +214,12 @@ def only_errors_logged(name: str) -> Iterator[None]:
 def drain_events(timeout_seconds: float = 60.0) -> None:
     """Send all pending events of this process to the server."""
     for service in (EventsWorker, APILogWorker):
-        with only_errors_logged(service.__name__):  # it warns about each pending event
+        with only_errors_logged(service.__name__):  # stopping warns about each pending event
             service.drain_all(timeout=timeout_seconds, at_exit=False)
 
 
 async def end_sandboxes(timeout_seconds: float = 60.0) -> None:
-    """End a worker's sandboxes after its tasks have ended, and send its pending events."""
+    """End a worker's sandboxes after its tasks have ended, and send the pending events."""
     until = monotonic() + _END_SECONDS
     while SANDBOXES.n_taken and monotonic() < until:  # noqa: ASYNC110 - threads end them
         await asyncio.sleep(_LOOK_SECONDS)
@@ -297,8 +298,8 @@ class _Quiet(logging.Filter):
 
 
 def _quiet_task_runs() -> None:
-    """For prefect-tune's task runs, log only warnings to the server, and nothing to the console."""
-    logging.getLogger(_TASK_RUNS).addFilter(_WARNINGS)  # a filter is not added twice
+    """For prefect-tune's task runs, log only warnings to the server and nothing to the console."""
+    logging.getLogger(_TASK_RUNS).addFilter(_WARNINGS)  # a filter is never added twice
     for handler in (*logging.getLogger("prefect").handlers, *logging.getLogger().handlers):
         handler.addFilter(_NOTHING)
 
@@ -307,7 +308,7 @@ _WARNINGS, _NOTHING = _Quiet(logging.WARNING), _Quiet(logging.CRITICAL + 1)
 
 
 class DaskTask:
-    """The Dask task that this thread runs, if there is one."""
+    """The Dask task that this thread runs, if any."""
 
     def __init__(self) -> None:
         context = TaskRunContext.get()
@@ -323,12 +324,12 @@ class DaskTask:
 
     @property
     def address(self) -> str:
-        """Address of the worker; empty without one."""
+        """Address of the worker; empty without a worker."""
         return "" if self._worker is None else str(self._worker.address)
 
     @property
     def memory_bytes(self) -> int:
-        """This task's share of the worker's memory; without a worker, of the machine's."""
+        """This task's share of the memory of the worker (of the machine without a worker)."""
         if self._worker is None:
             return share_of_memory(1)
         own = self._worker.memory_manager.memory_limit or MEMORY_LIMIT
@@ -342,7 +343,7 @@ class DaskTask:
         return known is None or known.state == "cancelled"
 
     def observe(self, seen: CallProgress | Notice) -> None:
-        """Send a warning to the flow, or the call's step if it has changed."""
+        """Send the flow a warning, or the call's step if the step has changed."""
         if self._worker is None or self._task_run is None:
             return
         about = {"flow_run": str(self._task_run.flow_run_id), "task_run": str(self._task_run.id)}

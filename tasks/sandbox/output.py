@@ -27,7 +27,7 @@ class Printed:
     data: bytes = b""
     is_cut: bool = False
 
-    def __repr__(self) -> str:  # short, because the data may be long
+    def __repr__(self) -> str:  # truncated, because the data may be long
         return f"Printed({len(self.data)} bytes)"
 
 
@@ -35,7 +35,7 @@ NOTHING = Printed()
 
 
 class Output:
-    """The file that a sandbox prints to. It has no name, and vanishes once nobody has it open.
+    """The nameless file that a sandbox prints to, which vanishes once no process has it open.
 
     On Linux, the file is in memory, so that calls can print even if the disk is full.
     """
@@ -91,7 +91,8 @@ _LINE_BUFFERED = 1
 def open_streams() -> None:
     """Open file descriptors 0, 1 and 2, and Python's streams, if they are closed.
 
-    Otherwise a file or socket opened later would get one of these numbers and receive prints.
+    Otherwise a file or socket opened later would get one of these descriptors and receive printed
+    output.
     """
     for number in (0, 1, 2):
         try:
@@ -116,6 +117,6 @@ def buffer_lines() -> None:
 def flush_streams() -> None:
     """Write all output that Python and C have buffered."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # closed, or replaced by user code
+        with suppress(AttributeError, OSError, ValueError):  # closed or replaced by user code
             stream.flush()
     _LIBRARY.fflush(None)

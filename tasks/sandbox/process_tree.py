@@ -1,4 +1,4 @@
-"""A process with all its descendants: their memory, and ending them together."""
+"""A process with all its descendants, to measure their memory and end them together."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ class ProcessTree:
         return self._root.pid
 
     def has_ended(self) -> bool:
-        """Return whether the root has ended, even if descendants are left."""
+        """Return whether the root has ended, even if descendants are still running."""
         try:
             return self._root.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
@@ -53,10 +53,10 @@ class ProcessTree:
         self._below = {pid: p for pid, p in self._below.items() if p.is_running()}
 
     def memory_above(self, limit_bytes: int) -> int | None:
-        """Return the tree's memory in bytes if it exceeds a limit; None if it does not."""
+        """Return the tree's memory in bytes if above a limit; None otherwise."""
         sizes = [_asked(p, lambda p: p.memory_info().rss) for p in self._all()]
         resident = sum(sizes)
-        if sizes[0]:  # the root is not just ending
+        if sizes[0]:  # the root is still running
             self.last_bytes = resident
         if resident <= limit_bytes:
             return None
@@ -68,7 +68,7 @@ class ProcessTree:
         return self._share_bytes if self._share_bytes > limit_bytes else None
 
     def end(self) -> None:
-        """Kill all processes, including those left by a root that has ended."""
+        """Kill all processes, including processes left by a root that has ended."""
         stopped: set[int] = set()  # a stopped process cannot start others
         while True:
             self._signal_group(signal.SIGSTOP)
@@ -124,7 +124,7 @@ def kill_below(pid: int) -> bool:
 
 
 def _listed_children(pid: int) -> list[int]:
-    """Return the children of a process, as Linux lists them by thread."""
+    """Return the children of a process, which Linux lists by thread."""
     children: list[int] = []
     with suppress(OSError):  # the process or thread has ended
         for thread in Path(f"/proc/{pid}/task").iterdir():

@@ -1,8 +1,8 @@
 """Sandboxes: processes that run users' code, so that limits never end the worker itself.
 
-A thread of the worker waits for a call in a sandbox. Ten times a second it checks time and memory
-of the call, and whether the result is still wanted. If a call failed or damaged its process, the
-sandbox is replaced.
+A worker thread waits for a call in a sandbox. Ten times a second, the thread checks the time and
+memory of the call, and whether the result is still wanted. If a call failed or damaged its process,
+the sandbox is replaced.
 """
 
 import os
@@ -67,12 +67,12 @@ _REMEDIES = (
 
 
 class NoSandbox(StoreLost):
-    """No process for trials could be started for a while."""
+    """No process for trials could be started for some time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a call: seconds, not counting loading and waiting, and memory."""
+    """Limits of a call: memory, and seconds excluding loading and waiting."""
 
     seconds: float = inf
     memory_bytes: int | None = None
@@ -81,7 +81,7 @@ class Limits:
 
 @dataclass
 class CallProgress:
-    """Progress of a call according to its reports; times are readings of `monotonic`."""
+    """Progress of a call according to its reports; times are readings of the clock `monotonic`."""
 
     step: str | None = None
     fold: int | None = None
@@ -105,13 +105,13 @@ class CallProgress:
             self.started, self.waited_before = monotonic(), self.waits.seconds
 
     def seconds(self) -> float:
-        """Return the seconds since the call's time started, not counting waiting times."""
+        """Return the seconds since the call's time started, excluding waiting times."""
         until = monotonic() if self.waits.since is None else self.waits.since
         return until - self.started - (self.waits.seconds - self.waited_before)
 
 
 class CallEnded(RuntimeError):  # noqa: N818 - reads as an outcome
-    """A call has no result because its sandbox has ended; `at` is the progress until then.
+    """A call has no result because its sandbox has ended; `at` is the call's last progress.
 
     Attributes:
         kind: Kind of the failure; None if the call was cancelled.
@@ -132,11 +132,11 @@ class Caller(Protocol):
         """Return whether the result is no longer wanted."""
 
     def observe(self, seen: CallProgress | Notice) -> None:
-        """Receive the progress, about ten times a second, and every warning."""
+        """Receive the progress about ten times a second, and every warning."""
 
 
 class Call:
-    """A call that runs in a sandbox; the waiting thread enforces the limits."""
+    """A call in a sandbox, whose limits are enforced by the waiting thread."""
 
     def __init__(self, sandbox: "Sandbox", limits: Limits, caller: Caller) -> None:
         self._sandbox, self._limits, self._caller = sandbox, limits, caller
@@ -146,7 +146,7 @@ class Call:
         self._ahead: list[Message] = []
 
     def next_step(self) -> StepBegun | None:
-        """Wait for the next step to begin; return None if there are no more steps.
+        """Wait for the next step to begin; return None after the last step.
 
         Raises `CallEnded`.
         """
@@ -199,7 +199,7 @@ class Call:
         return message
 
     def _is_late(self) -> bool:
-        """Return whether the last check is long ago, because of constant reports."""
+        """Return whether the last check was long ago because of constant reports."""
         return monotonic() - self._checked > 2 * _LOOK_SECONDS
 
     def _check(self) -> None:
@@ -209,7 +209,7 @@ class Call:
         tree, at, limit_bytes = self._sandbox.tree, self.progress, self._memory_limit()
         tree.refresh()
         limit_seconds = _LOAD_SECONDS if at.is_loading else self._limits.seconds
-        # Memory first: if a check is late, memory explains the failure better than time.
+        # Check memory first: if a check is late, memory explains the failure better than time.
         if memory_bytes := tree.memory_above(limit_bytes):
             text = (
                 f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
@@ -230,7 +230,7 @@ class Call:
         return self.ended
 
     def _death(self) -> CallEnded:
-        """Return the failure of a sandbox that ended by itself."""
+        """Return the failure for a sandbox that ended on its own."""
         was_near = self._sandbox.tree.last_bytes > _NEAR * self._memory_limit()
         code = self._sandbox.end()
         if code in (None, -signal.SIGKILL):
@@ -285,7 +285,7 @@ class Sandbox:
         limits: Limits,
         caller: Caller,
     ) -> Call:
-        """Start a call of a module's function; the module must import neither Prefect nor Dask."""
+        """Start a call to a module's function; the module must import neither Prefect nor Dask."""
         self.output.clear()
         self._send(request(function, arguments))
         call = Call(self, limits, caller)
@@ -298,16 +298,16 @@ class Sandbox:
         return not self.is_alive or self.connection.poll(0) or self.tree.has_ended()
 
     def settle(self, damage: str, limit_bytes: int) -> None:
-        """End the sandbox if a call damaged it or left much memory in use."""
+        """End the sandbox if a call damaged it or left a large amount of memory in use."""
         if damage or self.tree.memory_above(int(_KEPT_SHARE * limit_bytes)):
             self.end()
 
     def _send(self, message: bytes) -> None:
-        with suppress(OSError):  # if the sandbox has ended, the next call will notice
+        with suppress(OSError):  # if the sandbox has ended, the next call detects this
             self.connection.send_bytes(message)
 
     def end(self) -> int | None:
-        """Kill the process with all processes it started; return its end as `Zygote.wait` does."""
+        """Kill the process and all processes it started; return the result of `Zygote.wait`."""
         if self.is_alive:
             self.is_alive = False
             self.tree.end()
@@ -323,7 +323,7 @@ class Sandboxes:
         self.forget()
 
     def forget(self) -> None:
-        """Start without sandboxes, also in a fork of a process that has some."""
+        """Reset to no sandboxes, including in a fork of a process with sandboxes."""
         self._lock = Lock()
         self._idle: list[Sandbox] = []
         self.n_taken = 0
@@ -332,9 +332,9 @@ class Sandboxes:
     def taken(self, caller: Caller, at_start: bytes = b"") -> Iterator[Sandbox]:
         """Yield a sandbox, idle or new, for exclusive use.
 
-        If the sandbox ends during use, the next one is started at once with the request `at_start`,
-        which loads the data and which nobody awaits. Raises `NoSandbox` if no sandbox could be
-        started for a while.
+        If the sandbox ends during use, a new sandbox starts at once with the request `at_start`,
+        which loads the data without a waiting caller. Raises `NoSandbox` if no sandbox could be
+        started for some time.
         """
         sandbox = None
         try:
@@ -350,7 +350,7 @@ class Sandboxes:
                 if sandbox is not None and sandbox.is_alive:
                     self._idle.append(sandbox)
                 elif sandbox is not None and at_start and not caller.is_unwanted():
-                    with suppress(CannotStart):  # the next call tries again
+                    with suppress(CannotStart):  # the next call retries
                         self._idle.append(Sandbox(at_start))
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
 """The zygote: a single-threaded process that has imported all modules and forks sandboxes.
 
 Each worker process has one zygote. A fork is ready within 50 ms, whereas a fresh interpreter takes
-seconds. The zygote reaps sandboxes, adopts processes that sandboxes leave behind, and ends all of
-them when its worker ends. On systems without `prctl`, each sandbox is a fresh interpreter.
+seconds. The zygote reaps sandboxes, adopts processes left behind by sandboxes, and ends all of them
+when its worker ends. On systems without `prctl`, each sandbox is a fresh interpreter.
 
-Temporary files of a worker and its sandboxes are in a private folder, which is deleted when the
-worker ends. If a worker was killed, the next process deletes its folder.
+Temporary files of a worker and its sandboxes are kept in a private folder, which is deleted when
+the worker ends. If a worker was killed, the next process deletes the folder.
 """
 
 import atexit
@@ -38,7 +38,7 @@ IS_LINUX = sys.platform == "linux"
 _PRELOADED = ("prefect_tune.tasks.final.refit", "prefect_tune.tasks.final.promotion")
 """Modules that calls need."""
 _ENVIRONMENT: Mapping[str, str] = {
-    # Each core runs one trial, so more threads of a trial would compete with other trials.
+    # Each core runs one trial, so extra threads would compete with other trials.
     **THREAD_VARIABLES,
     "OMP_WAIT_POLICY": "PASSIVE",  # waiting threads free their core
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # a process with threads cannot fork safely
@@ -60,7 +60,7 @@ class CannotStart(RuntimeError):  # noqa: N818 - reads as an outcome
 
 
 class Zygote:
-    """The zygote of this process: started when first needed, and again if it was killed."""
+    """The zygote of this process, started on first use and restarted if killed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class Zygote:
         self._fresh: dict[int, subprocess.Popen[bytes]] = {}
 
     def forget(self) -> None:
-        """Start without a zygote, in a fork of a process that has one."""
+        """Reset to no zygote in a fork of a process that has one."""
         self._of_parent = self._socket, self._process, self._errors  # keeps these objects open
         self._lock = threading.Lock()
         self._socket = self._process = self._errors = None
@@ -93,13 +93,13 @@ class Zygote:
     def start_as_copy(self) -> None:
         """Import the modules that calls need, and fork the zygote from this process.
 
-        If this process has imported numpy or has several threads, the zygote is started as by
-        `start`. Raises `CannotStart`.
+        If this process has imported numpy or has several threads, the zygote starts as in `start`.
+        Raises `CannotStart`.
         """
         if not IS_LINUX or "numpy" in sys.modules or threading.active_count() > 1:
             self.start()
             return
-        os.environ.update(_ENVIRONMENT)  # libraries read the environment when they are loaded
+        os.environ.update(_ENVIRONMENT)  # libraries read the environment on loading
         for module in _PRELOADED:
             import_module(module)
         with self._lock:
@@ -123,7 +123,7 @@ class Zygote:
     def wait(self, pid: int) -> int | None:
         """Wait for a sandbox to end; return its exit code, or the negative number of a signal.
 
-        Returns None if the end is unknown, because the zygote has ended, too.
+        Returns None if the exit code is unknown because the zygote has also ended.
         """
         if (process := self._fresh.pop(pid, None)) is not None:
             return process.wait()
@@ -139,7 +139,7 @@ class Zygote:
         return code if isinstance(code, int) else None
 
     def clear(self) -> None:
-        """Kill all processes that sandboxes left behind; no sandbox may be in use."""
+        """Kill all processes left behind by sandboxes; no sandbox may be in use."""
         with suppress(CannotStart):
             self._ask("clear")
 
@@ -178,7 +178,7 @@ class Zygote:
         self._has_answered = False
 
     def _end(self, cause: str) -> str:
-        """Kill the zygote if it runs; return the last line that it printed, or the cause."""
+        """Kill the zygote if running; return the last line it printed, or the cause."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -242,7 +242,8 @@ def _become_zygote(connection: int, errors: int) -> None:
         os.dup2(errors, _STANDARD_ERROR)
         for descriptor in {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}:
             if descriptor not in (_STANDARD_ERROR, connection):
-                # Files and pipes of the other process; objects may still refer to their numbers.
+                # Files and pipes of the other process; objects may still refer to their
+                # descriptors.
                 with suppress(OSError):
                     os.dup2(nothing, descriptor, inheritable=descriptor < _STANDARD_ERROR)
         main(connection)
@@ -279,7 +280,7 @@ def environment() -> dict[str, str]:
 
 
 def current_folder() -> str:
-    """Return the current folder, or the root folder if the current one was deleted."""
+    """Return the current folder, or the root folder if the current folder was deleted."""
     try:
         return os.getcwd()  # noqa: PTH109 - Path.cwd() raises as well
     except OSError:
@@ -296,7 +297,7 @@ def main(connection: int) -> None:
     parent = os.getppid()
 
     def check_parent(*_: object) -> None:
-        # Linux sends the signal when the thread that started this process ends.
+        # Linux sends the signal if the thread that started this process ends.
         if os.getppid() != parent:
             _end_all()
             os._exit(0)
@@ -317,7 +318,7 @@ def main(connection: int) -> None:
 
 
 class _Server:
-    """The zygote's side: running sandboxes, and exit codes of sandboxes that have ended."""
+    """The zygote's side: running sandboxes, and exit codes of ended sandboxes."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -379,7 +380,7 @@ class _Server:
 
 
 def _end_all() -> None:
-    """Kill all descendants of this process, which adopts the children of processes that end."""
+    """Kill all descendants of this process, including adopted children of ended processes."""
     until = monotonic() + _END_SECONDS
     while kill_below(os.getpid()) and monotonic() < until:
         with suppress(ChildProcessError):
@@ -401,7 +402,7 @@ _LOCK = "lock"
 
 @cache
 def scratch_folder() -> Path:
-    """Return the private temporary folder; `PermissionError` if its parent is another user's."""
+    """Return the private temporary folder; `PermissionError` if another user owns its parent."""
     base = Path(tempfile.gettempdir()) / f"prefect-tune-{os.getuid()}"
     make_own(base)
     with (base / _LOCK).open("wb") as common:
@@ -410,7 +411,7 @@ def scratch_folder() -> Path:
             if folder.is_dir() and _is_left(folder):
                 shutil.rmtree(folder, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(dir=base, prefix=f"{os.getpid()}-"))
-        # The system releases the lock whenever and however this process ends.
+        # The operating system releases the lock however this process ends.
         lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
     atexit.register(_remove, folder, os.getpid())

@@ -1,10 +1,10 @@
 """Evaluation of a query: each step in all folds, then the loss on the held-out rows.
 
-In addition to the loss, quantities that constraints bound are measured once per model and fold, and
-risks in bootstraps of the held-out rows.
+In addition to the loss, quantities with constraints are measured once per model and fold, and risks
+are computed in bootstraps of the held-out rows.
 
 First, a pilot fits the pipeline on about a thousand rows to predict the duration of the trial. A
-pilot takes a fraction of a second; its results are neither stored nor scored.
+pilot takes a fraction of a second, and its results are neither stored nor scored.
 """
 
 import traceback
@@ -78,13 +78,14 @@ Report = Literal["steps", "misses", "trial"]
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """A worker's answer: an evaluation, a failure, or the reason why the study cannot continue.
+    """A worker's result: an evaluation, a failure, or the reason why the study cannot continue.
 
     Attributes:
         n_task_runs: Number of task runs reported, including the trial's own.
         lost: Reason why the study cannot continue, independent of the trial; empty otherwise.
-        worker: Address of the Dask worker; empty without one.
-        is_lost_to_all: Whether `lost` holds for all workers, for example if the store is full.
+        worker: Address of the Dask worker; empty without a worker.
+        is_lost_to_all: Whether `lost` applies to all workers, for example because the store is
+            full.
         printed: Output of the trial from Python, C libraries and child processes.
     """
 
@@ -119,17 +120,18 @@ def evaluate_query(
 ) -> Evaluation | Failure:
     """Evaluate a query on its folds; a failure of the trial is a result, not an exception.
 
-    The trial starts only if the pilot predicts at most `pilot_seconds`; None skips the pilot.
+    The trial starts only if the pilot predicts at most `pilot_seconds`. If `pilot_seconds` is None,
+    the pilot is skipped.
 
     Raises:
-        StoreLost: If the store stays unreachable for longer than outages may last, or if the
+        StoreLost: If the store stays unreachable beyond the longest allowed outage, or if the
             study's records are missing or cannot be written.
     """
     return retry_through_outages(lambda: _evaluated(context, query, space, pilot_seconds))
 
 
 def retry_through_outages(work: Callable[[], Result]) -> Result:
-    """Repeat work that a store outage interrupted; raise `StoreLost` after a long outage."""
+    """Repeat work interrupted by a store outage; raise `StoreLost` after a long outage."""
     try:
         with waits_counted(report_waits):
             return retry_while_unreachable(
@@ -233,17 +235,17 @@ def _evaluation(path_run: PathRun, stopwatch: Stopwatch) -> Evaluation:
 
 
 class QuantityFailed(Exception):  # noqa: N818 - reads as an outcome
-    """A quantity could not be measured; the cause of this exception is the reason."""
+    """A quantity could not be measured; the exception's cause gives the reason."""
 
 
 def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, float]:
     """Return the mean of each quantity over the folds of a finished query (equation A44), by text.
 
-    Folds in which a quantity is undefined are skipped, and so are quantities undefined in all
-    folds. A value measured on the pipeline, such as a latency, varies between measurements; it is
+    Folds in which a quantity is undefined are skipped, as are quantities undefined in all folds. A
+    value measured on the pipeline, such as a latency, varies between measurements. Such a value is
     stored with the predictions and reused for all trials with the same model. If a model trains in
-    epochs, such values come from the last epoch, which is in memory, but values measured on
-    predictions from the best epoch.
+    epochs, values measured on the pipeline come from the last epoch, which is in memory, and values
+    measured on predictions come from the best epoch.
     """
     values: dict[str, list[float]] = {quantity.text: [] for quantity in quantities}
     for fold in path_run.folds if quantities else ():
@@ -272,7 +274,7 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
     if is_recorded:
         try:
             known: float = records.get(record)["measured"]["value"]
-        except RecordDamaged:  # damaged, or never measured
+        except RecordDamaged:  # damaged or never measured
             pass
         else:
             records.link([record], study)
@@ -281,7 +283,7 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
         with exits_as_errors():
             value = measure_quantity(quantity, held_out)
     except (StoreLost, MemoryError):
-        raise  # not the quantity's fault
+        raise  # not caused by the quantity
     except Exception as error:
         what = f"--constraint {quantity.text}: {type(error).__name__}: {error}"
         raise QuantityFailed(what) from error
@@ -294,7 +296,7 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
 def study_resampling(
     problem: Problem, metric: Metric, store: ArtifactStore, bootstraps: Bootstraps
 ) -> Resampling:
-    """Return the bootstraps of a study: drawn once per process, but equal in all processes."""
+    """Return the bootstraps of a study, drawn once per process but equal in all processes."""
     sequence = np.random.SeedSequence(problem.seed, spawn_key=(_BOOTSTRAPS,))
     return Resampling.of(
         load_dataset(store, problem.dataset),
@@ -306,7 +308,7 @@ def study_resampling(
 
 
 class WillNotEnd(Exception):  # noqa: N818 - reads as an outcome
-    """A trial was not started, because its `pilot` predicts that the trial would take too long."""
+    """A trial was not started because its `pilot` predicts that the trial would take too long."""
 
     def __init__(self, pilot: Pilot) -> None:
         super().__init__(
@@ -340,11 +342,11 @@ def _predicted(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot:
     few_held_out = held_out[:: ceil(len(held_out) / _HELD_OUT_ROWS)]
     cheap = dict(cheap_configuration(space, query.configuration).choices)
     path = [(step, algorithm, cheap.get(step.name, own)) for step, algorithm, own in path_run.steps]
-    for most_rows in (_WARM_ROWS, _ROWS):  # the first run is slower
+    for most_rows in (_WARM_ROWS, _ROWS):  # the first run is slower than later runs
         share = min(most_rows / n_rows, 1.0)
         few = split.training(fold.number, dataset.strata, share, query.subset_draw, dataset.groups)
         steps = _fitted(replace(fold, training=few, held_out=few_held_out), path)
-    if split.trains is not None:  # folds that look forward differ in their numbers of training rows
+    if split.trains is not None:  # forward-looking folds have different numbers of training rows
         n_rows = round(fmean(map(split.n_training, path_run.folds)))
     objective = Objective(n_rows=n_rows, n_held_out=len(held_out), n_folds=split.n_folds)
     costs = Costs(space, objective)
@@ -363,8 +365,8 @@ def _fitted(fold: Fold, path: Sequence[PathStep]) -> tuple[StepCost, ...]:
             continue
         how = recipe_at(path, position, summary, dataset)
         seed = step_seed(fold.context.problem.seed, step.name, fold.number)
-        # Few rows are fitted on one thread. If the trial has several, predictions are too high
-        # until measured trials correct them, and again after the workers change.
+        # Few rows are fitted on one thread. If the trial has several threads, predictions are too
+        # high until measured trials correct them, and again after the workers change.
         data = replace(fold.data(train, held_out), most_threads=1)
         if position == len(path) - 1:
             made, _ = fit_model(how, seed, data)
@@ -386,7 +388,7 @@ INDEX_MACHINE = "machine of the index"
 
 
 def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
-    """Load a study's data and libraries before a trial's time is measured; return the seconds.
+    """Load a study's data and libraries before a trial's clock starts; return the seconds.
 
     If a library cannot be imported, only the steps that need the library will fail.
 
@@ -410,13 +412,14 @@ def worker_environment(context: StudyContext) -> dict[str, Any]:
     """Return properties that must be equal in the flow and on each worker.
 
     Raises:
-        StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
-        BadInput: If a plugin of the study is missing or different here, or a library that the space
-            needs cannot be used; the message has a remedy.
+        StoreRefused, RecordDamaged, OSError: If the store, database or data set cannot be read
+            here.
+        BadInput: If a plugin of the study is missing or different here, or if a library needed by
+            the space is unusable; the message contains a remedy.
     """
     check_plugins(context.problem.running_plugins)
     store = open_store(context.store)
-    with one_thread():  # libraries loaded here would otherwise keep all threads
+    with one_thread():  # without this limit, libraries loaded here would keep all threads
         load_dataset(store, context.problem.dataset)
         space = context.problem.find_space()
     algorithms = algorithms_of(space)

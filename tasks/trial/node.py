@@ -1,12 +1,11 @@
-"""Nodes: the rows of a fold, and each step of a fold, with its key and its cached result.
+"""Nodes: the rows of a fold, and each step of a fold with its key and cached result.
 
 Matrices are read or computed only when a later node needs them. In a chain of cached nodes, only
-the last node is read, so earlier nodes may have been evicted.
-
-A model with epochs is trained in all folds of a query side by side, because the best epoch
-minimizes the mean loss of the folds. A checkpoint is an ordinary cached step result: the model and
-its learning curve. The key of a checkpoint contains no target epoch, trial or study, so any later
-request for more epochs finds the checkpoint. Superseded checkpoints are evicted first.
+the last node is read, so earlier nodes may already be evicted. A model with epochs is trained side
+by side in all folds of a query, because the best epoch minimizes the mean loss over folds. A
+checkpoint is an ordinary cached step result: the model and its learning curve. The key of a
+checkpoint contains no target epoch, trial or study, so any later request for more epochs finds the
+checkpoint. Superseded checkpoints are evicted first.
 """
 
 import warnings
@@ -39,7 +38,7 @@ from prefect_tune.tasks.trial.shared_blocks import SharedBlocks
 
 @dataclass(frozen=True)
 class Fold:
-    """Data, study and store of a fold; memory must suffice for `n_rows_in_all` training rows."""
+    """Data, study and store of a fold. Memory must suffice for `n_rows_in_all` training rows."""
 
     number: int
     dataset: Dataset
@@ -65,7 +64,7 @@ class Fold:
 
 
 def summary_of_rows(dataset: Dataset, n_rows: int) -> MatrixSummary:
-    """Summarize rows of a data set as they are before the first step."""
+    """Summarize rows of a data set before the first step."""
     X = dataset.X
     if not isinstance(X, EventRows):
         return MatrixSummary(n_rows, dataset.n_features, "frame")
@@ -87,7 +86,7 @@ class FoldRows:
         self._blocks: SharedBlocks | None = None
 
     def part(self, name: str) -> Any:
-        """Return the training or held-out rows; events include the blocks that trials share."""
+        """Return the training or held-out rows; events include the blocks shared by trials."""
         fold = self.fold
         positions = fold.training if name == "train" else fold.held_out
         rows = fold.dataset.rows(positions)
@@ -100,22 +99,23 @@ class FoldRows:
         return replace(rows, positions=positions, shared=self._blocks)
 
     def release(self) -> None:
-        """Release blocks of events; rows need no release, because they belong to the data set."""
+        """Release blocks of events. Rows belong to the data set and need no release."""
         if self._blocks is not None:
             self._blocks.release()
             self._blocks = None
 
 
 class Node:
-    """One step of one fold; `schedule` has further properties that determine the result.
+    """One step of one fold; `schedule` contains further properties that determine the result.
 
     Attributes:
         key: Cache key of the step result.
         hit: Whether the cache served the node; None before the lookup.
-        seconds: Time that computing the node takes or took.
-        held_out_seconds: Part of `seconds` spent on the held-out rows; 0 if served.
+        seconds: Time needed to compute the node.
+        held_out_seconds: Part of `seconds` spent on held-out rows; 0 if the cache served the node.
         load_seconds: Time spent on reading the node.
-        earlier_seconds: Time that earlier trials spent on input other than the parent: checkpoints.
+        earlier_seconds: Time spent by earlier trials on input other than the parent, such as
+            checkpoints.
     """
 
     def __init__(
@@ -162,17 +162,17 @@ class Node:
 
     @property
     def predictions_key(self) -> str:
-        """Key of the held-out predictions."""
+        """Cache key of the held-out predictions."""
         return self.key
 
     @property
     def record(self) -> str:
-        """Record of the held-out predictions."""
+        """Name of the record with the held-out predictions."""
         return predictions_record(self.predictions_key)
 
     @property
     def is_linked(self) -> bool:
-        """Whether this trial wrote the record of predictions, which also linked it to the study."""
+        """Whether this trial wrote the record of predictions, thereby linking it to the study."""
         return self._linked == self.record
 
     @property
@@ -186,14 +186,14 @@ class Node:
             self._entry = self.fold.store.index.entries([self.key]).get(self.key)
 
     def serve(self) -> None:
-        """Mark the node as served by the cache, without reading the node."""
+        """Mark the node as served by the cache without reading it."""
         assert self._entry is not None  # noqa: S101 - ensured by the caller
         self.hit, self.seconds = True, self._entry.cost_seconds
         if self._entry.is_present:
             self.fold.store.index.count_hit(self._entry)
 
     def obtain(self) -> None:
-        """Read the node from the cache, or compute it if no other worker is doing so."""
+        """Read the node from the cache, or compute it unless another worker is doing so."""
         if self.fold.context.use_cache:
             if self._has_entry and not self._has_record() and self._predict_as_kept():
                 self.serve()
@@ -208,7 +208,7 @@ class Node:
         self.hit = self._made is None
 
     def part(self, name: str) -> Any:
-        """Return one part of the node, from the cache or recomputed."""
+        """Return one part of the node, read from the cache or recomputed."""
         if self._made is None or name not in self._made.parts:
             read = self._read(name)
             if read is None:
@@ -288,13 +288,13 @@ class Node:
             self._made = self._make()
 
     def _predict_as_kept(self) -> bool:
-        """Predict with the cached model; return whether the model is cached."""
+        """Predict with the cached model, and return whether the model was cached."""
         read = self._read("estimator")
         if read is None:
             return False
         classes, name = self.fold.dataset.learned_classes, self.recipe.algorithm
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings are off, as while fitting
+            warnings.simplefilter("ignore")  # warnings are off, as during fitting
             held_out = self.parent.part("held_out")
             self._record(predictions_of(read["estimator"], held_out, classes, name=name))
         self.parent.release()
@@ -305,7 +305,7 @@ class Node:
         self._predictions = self.record, Predictions(parts["label"], parts.get("score"))
 
     def _record(self, predictions: Predictions) -> None:
-        """Store held-out predictions, and keep them exactly as they would be read."""
+        """Store held-out predictions, and keep a copy exactly as it would be read back."""
         parts = {"label": canonical(predictions.label.copy())}  # a model may reuse the array
         if predictions.score is not None:
             parts["score"] = canonical(predictions.score.copy())
@@ -315,13 +315,12 @@ class Node:
 
 
 class IterativeNode(Node):
-    """A model of one fold that is trained in epochs up to `target`, see `train_folds`.
+    """A model of one fold, trained in epochs up to `target` (see `train_folds`).
 
     Attributes:
-        seconds: Training time in this evaluation; if the cache served the model, time of all
-            epochs.
-        curve: Loss on the held-out rows after each epoch. Empty for a refit: its held-out rows are
-            the test rows, on which no choice may depend.
+        seconds: Training time in this evaluation or, if the cache served the model, in all epochs.
+        curve: Loss on the held-out rows after each epoch. Empty for a refit, because its held-out
+            rows are the test rows, and no choice may depend on test rows.
         trouble: Reason why training cannot continue; None if it can.
         resumed_from: Number of epochs of the checkpoint from which training resumed.
         best_epoch: Epoch whose predictions are used.
@@ -338,7 +337,7 @@ class IterativeNode(Node):
         self.has_curve, self.trains_at_once = parent.fold.number != REFIT, bool(iterative.rounds)
         self.of_epochs = context.epochs or target
         schedule: dict[str, Any] = {"iterative": iterative.rounds or "passes"}
-        if iterative.rounds:  # an epoch is a share of the rounds, not a pass over the rows
+        if iterative.rounds:  # an epoch is a fraction of the rounds, not a pass over the rows
             schedule["of_epochs"] = self.of_epochs
         if self.has_curve:
             schedule["curve"] = [context.problem.metric, context.problem.positive]
@@ -379,7 +378,7 @@ class IterativeNode(Node):
             self._checkpoints = {keys[k]: e for k, e in entries.items() if e.is_present}
 
     def serve(self) -> None:
-        """Do nothing: `train_folds` does the work, because the best epoch depends on all folds."""
+        """Do nothing, because the best epoch depends on all folds and `train_folds` finds it."""
 
     obtain = serve
 
@@ -401,20 +400,20 @@ class IterativeNode(Node):
         self.curve = tuple(self._training.curve)
 
     def keep_predictions(self, best: int) -> None:
-        """Keep the predictions of the last pass if this pass is the best so far."""
+        """Keep the predictions of the last pass if it is the best so far."""
         if self._training is None or self.trains_at_once or not self.has_curve:
             return
         if best == self.epochs and (found := self._training.predictions(best)) is not None:
             self._best_pass = best, found
 
     def rewind(self) -> None:
-        """Return to the last good epoch if there was trouble."""
+        """Return to the last good epoch if training cannot continue."""
         if self.trouble is not None:
             self._training = self._trained(self.epochs)
 
     def save(self, best: int, *, is_done: bool) -> None:
         """Store the predictions of the best epoch, and a checkpoint of the current epoch."""
-        if self.has_curve or is_done:  # of a refit, only the final predictions are read
+        if self.has_curve or is_done:  # in a refit, only the final predictions are read
             self.best_epoch = best
             if not self.is_linked and not (best <= self.resumed_from and self._has_record()):
                 self._record(self._predicted(best))
@@ -447,13 +446,13 @@ class IterativeNode(Node):
         return prefix_key({"training": self.training_key, "epochs": epochs})
 
     def _identify(self, epochs: int) -> None:
-        """Set the key and lineage to those of the checkpoint after `epochs` epochs."""
+        """Set the key and lineage for the checkpoint after `epochs` epochs."""
         self.key = self._key_after(epochs)
         more = {"training": self.training_key, "epochs": epochs}
         self.lineage = {**self._training_lineage, **more}
 
     def _latest(self, most: int, *names: str) -> Checkpoint | None:
-        """Return the latest readable checkpoint with at most `most` epochs, and the named parts."""
+        """Return the latest readable checkpoint up to epoch `most`, and the requested parts."""
         for epochs in sorted((n for n in self._checkpoints if n <= most), reverse=True):
             entry, started = self._checkpoints[epochs], perf_counter()
             read = self.fold.store.read(entry, names)
@@ -495,13 +494,13 @@ class IterativeNode(Node):
         return Made(parts, self.parent.summary.to_json(), checkpoint.seconds, ("estimator",))
 
     def _make(self) -> Made:
-        """Train again, because the checkpoint was evicted after the lookup."""
+        """Retrain, because the checkpoint was evicted after the lookup."""
         training, self.earlier_seconds = self._trained(self.epochs), 0.0
         self.parent.release()
         return self._made_by(training)
 
     def _predicted(self, epoch: int) -> Predictions:
-        """Return the predictions of an epoch; train up to this epoch again if necessary."""
+        """Return the predictions of an epoch, retraining up to this epoch if necessary."""
         found = None
         if self._best_pass is not None and self._best_pass[0] == epoch:
             found = self._best_pass[1]
@@ -514,7 +513,7 @@ class IterativeNode(Node):
         return found
 
     def _has_record(self) -> bool:
-        """Return whether the predictions can be read, which was not checked before."""
+        """Return whether the predictions can be read, which was not checked earlier."""
         try:
             self._read_predictions()
         except RecordDamaged:
@@ -548,21 +547,21 @@ class LearningCurves:
 
     @property
     def best_epoch(self) -> int:
-        """Epoch with the least mean loss, counted from 1; ties go to the first."""
+        """Epoch with the lowest mean loss, counted from 1; ties go to the first."""
         return int(np.argmin(self.mean)) + 1
 
 
 def train_folds(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> LearningCurves:
     """Train the models of all folds to the target epoch, resuming from checkpoints.
 
-    If numbers become infinite in one fold, all folds end at the epoch before. If this happens in
-    the first epoch, an error is raised, like any error of the estimator or metric. `begin` is
-    called with the number of each fold before work on the fold starts.
+    If numbers become infinite in one fold, all folds end at the preceding epoch. If numbers become
+    infinite in the first epoch, an error is raised, like any error of the estimator or metric.
+    `begin` is called with the number of each fold before work on the fold starts.
     """
     fold, name = nodes[0].fold, f"training {nodes[0].training_key}"
     if not fold.context.use_cache or all(node.is_cached for node in nodes):
         return _trained(nodes, begin)
-    # Other trials that need the same model wait, and then find the checkpoints.
+    # Other trials that need the same model wait and then find the checkpoints.
     with fold.store.leases.turn(name, lambda _: None):
         for node in nodes:
             node.look_up()

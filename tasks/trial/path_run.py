@@ -39,7 +39,7 @@ _LONGEST_PIN_SECONDS = 3600.0
 
 
 class StepFailed(Exception):  # noqa: N818 - reads as an outcome
-    """A step failed; the cause of this exception is the reason."""
+    """A step failed; the exception's cause gives the reason."""
 
     def __init__(self, step: str, fold: int) -> None:
         super().__init__(f"step {step!r} failed in fold {fold}")
@@ -58,7 +58,7 @@ PathStep = tuple[Step, Algorithm, Choice]
 def recipe_at(
     steps: Sequence[PathStep], position: int, summary: MatrixSummary, dataset: Dataset
 ) -> Recipe:
-    """Return the recipe of the step at a position, given the summary of its input."""
+    """Return the recipe of the step at a position, given a summary of its input."""
     _, algorithm, choice = steps[position]
     is_balanced = any(before.class_weights for _, before, _ in steps[: position + 1])
     summary = replace(summary, n_classes=len(dataset.classes))
@@ -68,12 +68,12 @@ def recipe_at(
 class PathRun:
     """The run of a query through the steps of its path, in all folds side by side.
 
-    If `folds` is None, these are the cross-validation folds of the query. If `holds_out` is true,
-    held-out rows are transformed and predicted, too.
+    If `folds` is None, the cross-validation folds of the query are used. If `holds_out` is true,
+    held-out rows are also transformed and predicted.
 
     Attributes:
-        steps: Declaration, algorithm and values of each step that runs, in order.
-        learning: Learning curves of the model after its step has run; None without epochs.
+        steps: Declaration, algorithm and values of each running step, in order.
+        learning: Learning curves of the model, set after its step has run; None without epochs.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class PathRun:
                 self.store.index.pins.release(owner)
 
     def pin(self, owner: str, seconds: float) -> None:
-        """Pin all step results that this query uses or made; replace the owner's previous pins."""
+        """Pin all step results used or computed by this query; drop the owner's earlier pins."""
         made = [node.key for chain in self._chains.values() for node in chain.nodes]
         self.store.index.pins.set([*self._cached_keys(), *made], owner, seconds)
 
@@ -161,7 +161,7 @@ class PathRun:
         return [key for node in known for key in node.cached_keys]
 
     def is_served(self, position: int) -> bool:
-        """Return whether the cache will serve a step in all folds, as known before a run."""
+        """Return whether the cache is expected to serve a step in all folds."""
         is_passed = self.steps[position][1].is_passthrough
         return is_passed or all(position <= c.last_cached for c in self._chains.values())
 
@@ -170,9 +170,9 @@ class PathRun:
         return tuple(self._chains[fold].nodes)
 
     def node_at(self, fold: int, position: int) -> Node | None:
-        """Return the node of the step at a position, whether it has run or not.
+        """Return the node of the step at a position, even if the step has not run yet.
 
-        Returns None if the step does nothing, or if the key of the node is not known yet.
+        Returns None if the step does nothing or the key of the node is still unknown.
         """
         return self._chains[fold].node_at(position)
 
@@ -214,7 +214,7 @@ class PathRun:
 
 
 class _Chain:
-    """The nodes of one fold: `nodes` have run, in order; `known` has all nodes, by position.
+    """The nodes of one fold: `nodes` that have run, and `known` nodes by position.
 
     The cache serves all positions up to `last_cached`.
     """

@@ -1,4 +1,4 @@
-"""Cached blocks of patient events, shared by all folds and configurations on a data set."""
+"""Cached blocks of patient events, shared by all folds and configurations of a data set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -38,7 +38,7 @@ PART = "block"
 
 
 class SharedBlocks:
-    """Source of blocks for one fold: blocks of the whole data set, cached or computed here."""
+    """Source of blocks for one fold, from cached or new blocks of the whole data set."""
 
     def __init__(
         self, store: ArtifactStore, X: EventRows, context: StudyContext, n_training: int
@@ -49,11 +49,11 @@ class SharedBlocks:
         self._owner = f"blocks {uuid4().hex}"
 
     def blocks(self, X: EventRows, wanted: Sequence[Block]) -> Mapping[Block, Matrix] | None:
-        """Return a matrix with the n rows of X for each block; matrices are read on access.
+        """Return a matrix with the n rows of X for each block; each matrix is read on access.
 
         Returns None if X has less than a twelfth of the training rows or does not come from the
-        data set. If a block is not cached yet, also returns None for less than half of the training
-        rows.
+        data set. If a block is not cached yet, also returns None if X has less than half of the
+        training rows.
         """
         if _LEAST_SHARE * len(X) < self._n_training or not self._has(X):
             return None
@@ -71,22 +71,22 @@ class SharedBlocks:
         return _Rows(self, X.positions)
 
     def release(self) -> None:
-        """Release the pins, which keep blocks from being evicted."""
+        """Release the pins that protect blocks from eviction."""
         self._store.index.pins.release(self._owner)
 
     def of_rows(self, block: Block, rows: NDArray[np.intp]) -> Matrix:
-        """Return a block for some rows, given by position in the data set."""
+        """Return a block for the given rows, identified by position in the data set."""
         if block not in self._refused:
             read = self._store.read(self._entries[block], [PART])
             if read is not None:
                 return read[PART][rows]
-            # The block is damaged, or was evicted in the meantime.
+            # The block is damaged or was evicted in the meantime.
             made = joined(make_blocks(self._X, [block], Vocabulary.of(self._X)))
             self._refused |= made
         return self._refused[block][rows]
 
     def _has(self, X: EventRows) -> bool:
-        """Return whether X has rows and events of the data set, unchanged."""
+        """Return whether X contains unchanged rows and events of the data set."""
         given = self._X
         return (
             X.events is given.events
@@ -105,7 +105,7 @@ class SharedBlocks:
                 self._store.index.count_hit(known[key])
 
     def _make(self, keys: Mapping[Block, str]) -> None:
-        """Compute blocks that no other worker has computed in the meantime."""
+        """Compute the blocks that no other worker has computed in the meantime."""
         lease = f"blocks {self._context.problem.dataset}"
         with self._store.leases.turn(lease, lambda _: None):
             self._find(keys)
@@ -146,7 +146,7 @@ class SharedBlocks:
 
 
 class _Rows(dict[Block, Matrix]):
-    """Blocks for some rows, read on access, because all blocks together may be large."""
+    """Blocks for given rows, read on access because all blocks together may be large."""
 
     def __init__(self, shared: SharedBlocks, rows: NDArray[np.intp]) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor, Weights
 
 _SETTINGS: Mapping[str, Any] = {
-    "n_jobs": 0,  # all threads that OpenMP allows; other numbers would be stored in the model's text
+    "n_jobs": 0,  # all threads that OpenMP allows; other numbers would end up in the model's text
     "verbose": -1,
     "deterministic": True,
     "importance_type": "gain",
