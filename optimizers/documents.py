@@ -154,7 +154,7 @@ def _code(value: Any) -> str:
 
 
 _OF_A_MODULE = (ModuleType, type(None))
-"""Types of `__self__` of functions in modules; a bound method's `__self__` has another type."""
+"""Types of `__self__` for module-level functions; a bound method's `__self__` has another type."""
 
 
 def _dotted_name(value: Any) -> str:
@@ -192,7 +192,7 @@ class UnknownName(ValueError):  # noqa: N818 - the name states the problem, as K
 
 
 _LARGEST_DENOMINATOR = 10_000
-"""Largest denominator of a share of rows that is shown as a fraction."""
+"""Largest denominator with which a share of rows is shown as a fraction."""
 
 
 def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:

@@ -24,10 +24,10 @@ LEAST_TRIALS = 20
 LEAST_R2 = 0.2
 """Out-of-bag R2 below which importances are noise."""
 _MOST_TRIALS = 1_000
-"""Largest number of configurations to fit. From more configurations, a sample is drawn."""
+"""Largest number of configurations to fit. If there are more, a sample is drawn."""
 _N_TREES, _N_REPEATS = 50, 3
 _MOST_INPUTS = 20
-"""Number of inputs to permute: the inputs that reduce the variance in the trees most."""
+"""Number of inputs to permute, chosen by their reduction of variance in the trees."""
 
 
 @dataclass(frozen=True, slots=True)

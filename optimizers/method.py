@@ -54,7 +54,7 @@ def share_text(share: float) -> str:
 
 
 Fidelity = Literal["subset", "epochs", "folds"]
-"""Kind of partial evaluation: on a share of the rows, up to an epoch, or on some of the folds."""
+"""Kind of partial evaluation: on part of the rows, up to an epoch, or on some of the folds."""
 
 
 @dataclass(frozen=True)

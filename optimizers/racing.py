@@ -33,9 +33,10 @@ from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialSta
 from prefect_tune.optimizers.trials.trial import Trial
 
 _PARTIAL_ROWS, _LEAST_ROWS = 10_000, 1_000
-"""Least rows of a partial run, as in FLAML 2.7; and least rows if more rows would take too long."""
+"""Minimum rows of a partial run, as in FLAML 2.7, and minimum rows if more rows would take too
+long."""
 _PARTIAL_RAREST = 100
-"""Least rows of the rarest class in a partial run, or all rows of the class if it has fewer."""
+"""Minimum rows of the rarest class in a partial run; all rows of the class if there are fewer."""
 _RUNG = 4
 """Factor between the rows of successive partial runs, which is the usual factor of ASHA."""
 
@@ -125,7 +126,7 @@ def smaller_shares(objective: Objective, share: float) -> list[float]:
 
 
 LEAST_COMPARED = 3
-"""Number of other configurations needed to estimate differences by chance."""
+"""Number of other configurations needed to estimate chance differences."""
 
 
 def is_behind(
@@ -204,10 +205,10 @@ def estimated(
 
 
 _GATHERED, _GATHERING_SHARE = 8, 0.2
-"""Number of configurations that have partial runs before the best is resumed, and share of the
+"""Number of configurations with partial runs before the best is resumed, and fraction of the
 seconds after which the best is resumed in any case."""
 _LEADS_BY = 0.1
-"""Share by which the loss of a run on fewer rows must be lower to lead before any full trial."""
+"""Fraction by which the loss of a run on fewer rows must be lower to lead before any full trial."""
 
 
 class Racing(Optimizer):

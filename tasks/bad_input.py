@@ -13,7 +13,7 @@ from prefect_tune.optimizers.documents import nearest
 from prefect_tune.storage.masking import masked
 
 _SHOWN_COLUMNS = 20
-"""Most columns named in a message."""
+"""Maximum number of columns named in a message."""
 
 
 _OPTION = re.compile(r"""(?<![\w-])--([a-z][a-z-]*)( (?=['"\d]))?""")

@@ -41,7 +41,7 @@ SHOWN: Mapping[str, Any] = {
     "retries": 0,  # overrides Prefect's settings, because a failure is an outcome
     "log_prints": False,  # overrides Prefect's settings, because prints belong to the trial
 }
-"""Options of tasks: Prefect shows them, but neither caches, retries nor persists."""
+"""Task options that make Prefect show tasks without caching, retries or persistence."""
 REFIT_TIMES = 3.0
 """Time limit of a fit on all training rows, as a multiple of a trial's limit."""
 

@@ -32,7 +32,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
 }
 """Registries by kind of declaration."""
 _SHARE_OF_MEMORY = 0.9
-"""The trials' share of a machine's memory; the flow and the server use the rest."""
+"""Fraction of a machine's memory for trials; the flow and the server use the rest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ THREAD_VARIABLES: Mapping[str, str] = {
     "VECLIB_MAXIMUM_THREADS": "1",
     "POLARS_MAX_THREADS": "1",
 }
-"""Environment variables that libraries read when they are loaded."""
+"""Environment variables that libraries read on loading."""
 _ARGUMENTS = ("n_jobs", "nthread", "num_threads", "thread_count")
-"""Arguments for the number of threads; if left open, some estimators take all cores."""
+"""Arguments for the number of threads; if unset, some estimators use all cores."""
 
 
 _LOCK, _FORMER = Lock(), list[dict[str, str | None]]()
-"""Environments before `one_thread`, one for each body that is running."""
+"""Lock and environments from before `one_thread`, one environment per running body."""
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def with_one_thread(estimator: Any) -> Any:
 OPENMP = "openmp"
 """Value of `Algorithm.threads` for fits that use as many threads as OpenMP allows."""
 _CELLS_PER_THREAD = 500_000
-"""Rows times columns per thread of a fit."""
+"""Number of cells (rows times columns) per thread of a fit."""
 
 
 def fit_threads(n_cells: float, most: int) -> int:

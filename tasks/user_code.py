@@ -44,7 +44,7 @@ _PREFIX = "prefect_tune_user_code_"
 _OURS = "prefect_tune"
 _SCIKIT_LEARN = "sklearn"
 _NUMERIC = ("numpy", "scipy")
-"""Packages whose solvers affect the results of all others."""
+"""Packages whose solvers affect the results of all other packages."""
 _ALWAYS = ("prefect-tune", "scikit-learn", *_NUMERIC, "pandas", "prefect", "dask", "ConfigSpace")
 """Distributions that every study depends on."""
 _CODE = frozenset({".py", ".pyc", ".so", ".pyd"})
@@ -52,7 +52,7 @@ _REPAIRS = "prefect_tune.tasks.catalogue.construction.REPAIRS"
 _LOADERS = frozenset(
     {"import_module", "spec_from_file_location", "SourceFileLoader", "run_path", "run_module"}
 )
-"""Functions that load code which no import in the caller's source names."""
+"""Functions that load code not named by an import in the caller's source."""
 _LOADS_CODE = frozenset({"exec", "eval", "__import__", *_LOADERS, *(f".{n}" for n in _LOADERS)})
 """Names and attributes that load code; `eval` only as a name, because `model.eval()` is unrelated.
 """

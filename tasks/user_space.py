@@ -27,7 +27,7 @@ from prefect_tune.tasks.user_code import (
 )
 
 _TYPICAL = MatrixSummary(1000, 20, "dense", "float64")
-"""Summary of data that is assumed when estimators are built without data."""
+"""Data summary assumed when estimators are built without data."""
 
 
 def is_user_space(argument: str) -> bool:

@@ -36,7 +36,7 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 _LEAST_WIDTH = 1e-3
-"""Least width of a kernel in unit positions (BOHB's min_bandwidth)."""
+"""Smallest width of a kernel in unit positions (BOHB's min_bandwidth)."""
 _PRIOR_WIDTH = 12**-0.5
 """Standard deviation of the prior, used if fewer than two points have a hyperparameter."""
 
@@ -143,15 +143,12 @@ def _impurity(values: Array | NDArray[np.intp]) -> float:
 
 
 RANDOM_SHARE = 1 / 3
-"""Share rho of the new configurations that are drawn from the prior."""
+"""Fraction rho of the new configurations that is drawn from the prior."""
 _GOOD_SHARE = 0.15
-"""Share of a rung's results that count as good."""
+"""Fraction of a rung's results that counts as good."""
 N_SAMPLES, WIDENING = 24, 3.0
-"""Number N_s of samples per proposal, and factor b_w by which kernels are widened.
-
-With the paper's 64 samples, results on recorded curves were no better, and worse in spaces with
-many paths.
-"""
+"""Number N_s of samples per proposal, and factor b_w by which kernels are widened. With the paper's
+64 samples, results were no better on recorded curves and worse in spaces with many paths."""
 _MORE_RESULTS = 3
 """Number of results that the model needs in addition to the dimensions of a configuration."""
 

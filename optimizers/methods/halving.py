@@ -42,7 +42,7 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 Level = TypeVar("Level", int, float)
-"""Number of epochs or folds, or share of the training rows."""
+"""Number of epochs or folds, or fraction of the training rows."""
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,11 @@ def all_begun() -> SpaceExhausted:
 
 
 _LEAST_ROWS = 100
-"""Least number of rows in a subset. Losses on fewer rows hardly predict losses on all rows."""
+"""Minimum number of rows in a subset. Losses on fewer rows hardly predict losses on all rows."""
 _MOST_SUBSETS = 4
 """Largest number of rungs of subsets."""
 _MANY_SUBSETS = 3
-"""Number of rungs from which subsets save more than folds do."""
+"""Number of rungs at which subsets begin to save more than folds."""
 _ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
 
 

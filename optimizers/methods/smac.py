@@ -50,7 +50,7 @@ _N_CLIMBS = 10
 """Largest number of steps of a local search."""
 Score = Callable[[Candidates], Array]
 LogCost = Callable[[Candidates, Array], Array]
-"""Function from candidates and their features to ln costs, shape (n,)."""
+"""Function from candidates and their features to log costs, shape (n,)."""
 _MAX_DEFAULTS = 200
 """Number of random paths whose default values are added to the candidates."""
 _START = Reason("random start", "too few results for a forest")

@@ -55,7 +55,7 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 Group = dict[str, BaseDistribution]
-"""Distributions by parameter name. A trial has all parameters of a group, or none."""
+"""Distributions by parameter name. A trial has either all parameters of a group or none."""
 
 
 class Dimensions:
@@ -143,7 +143,8 @@ class _GivenTrials(InMemoryStorage):
 
 
 _N_KNOWN = 500
-"""Largest number of trials to fit the densities to. A quarter are the best, the rest the newest."""
+"""Largest number of trials to which the densities are fitted: a quarter are the best trials, the
+rest the newest."""
 _DRAWS = 20
 """Number of invalid or known draws after which a configuration is drawn from the prior."""
 _START = Reason("random start", "too few results for densities")

@@ -29,7 +29,7 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSp
 
 KernelKind = Literal["one_hot", "conditional"]
 """Kind of kernel: one Matern kernel over all inputs, or a product of one kernel per step, which
-compares the hyperparameters of equal choices only."""
+compares only the hyperparameters of equal choices."""
 
 _MOST_LENGTHSCALES = 20
 """Number of hyperparameters above which each algorithm has a single lengthscale."""

@@ -158,7 +158,7 @@ def _multiplied(
 
 
 NOISE = Parameter.of_log("noise variance", float(np.log(1e-2)), 2.0, 1e-6, 1.0)
-"""ln of the noise variance, as a share of the target's variance."""
+"""Logarithm of the noise variance, relative to the target's variance."""
 _OF_NONE = Parameter.of_log(
     "noise variance of the smallest subset", float(np.log(1e-2)), 2.0, 1e-6, 4.0
 )

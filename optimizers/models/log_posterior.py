@@ -8,9 +8,10 @@ from prefect_tune.optimizers.space.vectors import Array
 
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 ROUNDING = 1e-12
-"""Share of a prior variance below which a variance may be a rounding error."""
+"""Fraction of a prior variance below which a variance may be a rounding error."""
 LEAST_VARIANCE = 1e-10
-"""Least variance of a prediction, and jitter for a covariance matrix that may be singular."""
+"""Lower bound on the variance of a prediction, and jitter for a possibly singular covariance
+matrix."""
 
 
 def cholesky(K: Array, diagonal: float | Array) -> Array:

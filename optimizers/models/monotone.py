@@ -25,7 +25,7 @@ from prefect_tune.optimizers.space.vectors import Array
 _MAX_SWEEPS = 30
 _TOLERANCE = 1e-4
 _SATISFIED = 8.0
-"""Standard deviations above 0 from which a non-negative sign carries no information."""
+"""Number of standard deviations above 0 at which a nonnegative sign carries no information."""
 
 
 @dataclass(frozen=True, slots=True)

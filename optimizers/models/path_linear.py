@@ -21,7 +21,8 @@ from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.space.vectors import Array
 
 _SMALLEST_SHARE = 1e-3
-"""Least standard deviation of the residuals, as a share of the range of the targets."""
+"""Lower bound on the standard deviation of the residuals, as a fraction of the range of the
+targets."""
 
 
 @dataclass(frozen=True)

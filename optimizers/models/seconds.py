@@ -43,22 +43,24 @@ _PER_ROWS, _PER_COLUMNS = 1000.0, 10
 _LEAST_SECONDS = 1e-4
 """Lower bound of measured seconds, which may be negative because clocks differ."""
 _SURE, _UNSURE = 0.3, 1.0
-"""Prior standard deviations in ln seconds: of equal fits and declared weights, and of others."""
+"""Prior standard deviations in log seconds: for equal fits and declared weights, and for all
+others."""
 _NOISE_WEIGHT = 2.0
-"""Number of observations that the prior of the noise is worth."""
+"""Weight of the noise prior, as a number of observations."""
 _OF_REST = {"rows": 0.5, "columns": 0.0}
 """Growth of the overhead with the data; see `Algorithm.growth`."""
 _LEVEL, _LEVEL_DEVIATION = log(0.03), 2.0
-"""Prior mean and standard deviation of ln seconds on 1,000 rows, before any algorithm of the step
-was measured."""
+"""Prior mean and standard deviation of log seconds on 1,000 rows, used until an algorithm of the
+step is measured."""
 LIKELY = 0.5
-"""Standard deviations above the median predicted run time, within which two of three trials end."""
+"""Number of standard deviations above the median predicted run time within which two of three
+trials end."""
 _PARTIAL_SHARE, _LEAST_PARTIAL_SECONDS = 1 / 60, 1.5
-"""Largest share of all worker-seconds for a configuration's first trial on part of the rows, so
-that a search can start many configurations; and seconds that such a trial may take in any case."""
+"""Largest fraction of all worker-seconds for a configuration's first trial on part of the rows, so
+that a search can start many configurations; and seconds always allowed for such a trial."""
 _LEAST_SHARE_SECONDS = 5.0
 _CUT_TIMES = 2.0
-"""Assumed run time of a fit that a time limit ended, as a multiple of its time so far."""
+"""Assumed run time of a fit ended by a time limit, as a multiple of the time spent."""
 
 
 class _Algorithm:

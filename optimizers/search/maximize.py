@@ -191,9 +191,9 @@ def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) ->
 
 
 _MOST_FITTED_EACH_TIME = 64
-"""Number of observations up to which parameters are fitted at each ask."""
+"""Number of observations up to which parameters are refitted at each ask."""
 _FITTED_AFTER = 3
-"""Number of new observations after which the parameters of larger processes are fitted."""
+"""Number of new observations after which parameters are refitted in larger processes."""
 
 
 def is_refitted(n: int, n_last: int) -> bool:

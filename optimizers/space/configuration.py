@@ -184,7 +184,7 @@ def is_allowed(space: Space, configuration: Configuration) -> bool:
 
 
 ROWS_PER_CLASS = 2
-"""Minimum number of rows of each class, or stratum of a numeric target, in a subset."""
+"""Minimum number of rows in a subset from each class, or from each stratum of a numeric target."""
 
 
 def part_of(whole: int | None, asked: int | None, what: str) -> int | None:

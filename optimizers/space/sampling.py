@@ -69,7 +69,7 @@ def listed_paths(space: Space, seed: int) -> list[Path]:
 
 
 _MOST_DRAWS = 1_000
-"""Number of draws in vain after which a space is listed, or rejected as too constrained."""
+"""Number of failed draws after which a space is listed, or rejected as too constrained."""
 
 
 class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search is complete

@@ -40,7 +40,7 @@ Array = NDArray[np.floating[Any]]
 Column = tuple[str, str, str]
 """Name of a column of the unit cube: step, algorithm and hyperparameter."""
 MOST_LISTED = 20_000
-"""Largest number of paths, configurations or values of an integer that is listed."""
+"""Largest number of paths, configurations or integer values that are listed."""
 
 
 def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:

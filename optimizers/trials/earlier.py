@@ -23,12 +23,12 @@ from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.optimizers.trials.trial import Trial
 
 N_START = 8
-"""Default number of configurations to evaluate again."""
+"""Default number of configurations to re-evaluate."""
 AMPLE = 10
 """Number of older configurations that suffice to replace a method's own start."""
 EARLIER = "earlier run"
 _GOOD = 0.5
-"""Share of the older configurations that counts as good."""
+"""Fraction of the older configurations that counts as good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +197,12 @@ def _is_number(value: Document) -> TypeGuard[float]:
 
 
 LEAST_PAIRS = 4
-"""Number of pairs needed to estimate the weight. It is also the weight, in pairs, of the prior
-assumption that the slope is 1."""
+"""Number of pairs needed to estimate the weight, and weight, in pairs, of the prior assumption that
+the slope is 1."""
 LEAST_CORRELATION = 0.3
 """Rank correlation below which the prior is dropped."""
 _CAUTIOUS = 0.3
-"""Weight while the pairs are too few to estimate it."""
+"""Weight used while there are too few pairs for an estimate."""
 _LARGEST = 0.95
 _STEEPEST = 3.0
 _MAD = 1.4826

@@ -19,7 +19,7 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 Rank = tuple[float, ...]
-"""Sort key of a trial, which ends with the trial's number. The best trial has the least key."""
+"""Sort key of a trial, which ends with the trial's number. The best trial has the smallest key."""
 
 
 class History:
@@ -218,7 +218,8 @@ class History:
 
 
 _N_COLD = 2
-"""Number of first trials whose run time is not used, because workers were still importing."""
+"""Number of first trials whose run times are ignored, because workers are still importing
+libraries."""
 _LEAST_KNOWN = 3
 """Number of later trials needed to estimate the run time of a trial."""
 

@@ -72,8 +72,8 @@ MANY_ROWS = 20_000
 
 
 PortableSeconds = tuple[str, str, float, float | None]
-"""Run times of an algorithm: step, algorithm, ln seconds of a fit on 1,000 rows of 10 columns in
-two classes, and ln seconds of 1,000 held-out rows (None if not measured separately)."""
+"""Run times of an algorithm: step, algorithm, log seconds of a fit on 1,000 rows of 10 columns in
+two classes, and log seconds of 1,000 held-out rows (None if not measured separately)."""
 
 
 @dataclass(frozen=True, slots=True)

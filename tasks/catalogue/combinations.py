@@ -18,18 +18,18 @@ from sklearn.metrics import mutual_info_score
 from sklearn.utils.validation import validate_data
 
 _MOST_ROWS = 10_000
-"""Most training rows on which pairs are scored; the rows are evenly spaced."""
+"""Maximum number of training rows for scoring pairs; the rows are evenly spaced."""
 _MOST_NUMBERS = 16
-"""Most columns of numbers that form pairs; the most informative columns are used."""
+"""Maximum number of numeric columns that form pairs; the most informative columns are used."""
 _MOST_CATEGORIES = 12
 _MOST_VALUES = 1_000
-"""A pair of categories with more values than this, or than a fifth of the rows, is skipped."""
+"""Maximum number of values of a category pair, which is also limited to a fifth of the rows."""
 _BINS = 10
-"""Bins of a numeric target, for mutual information."""
+"""Number of bins of a numeric target, for mutual information."""
 
 Array = NDArray[np.float64]
 Scored = Iterator[tuple[float, tuple[str, str, str]]]
-"""For each pair, its gain over the better of its columns, and the pair: first, sign, second."""
+"""Gain of each pair over its better column, and the pair itself: first, sign, second."""
 
 
 _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {

@@ -189,7 +189,7 @@ DENSIFY = step(
 
 
 _MOST_CATEGORIES = 255
-"""Most categories that scikit-learn's histogram boosting accepts."""
+"""Maximum number of categories accepted by scikit-learn's histogram boosting."""
 
 
 class ClipNegatives(TransformerMixin, BaseEstimator):

@@ -34,15 +34,14 @@ if TYPE_CHECKING:
 ALL = None
 """The window that reaches back to the first event."""
 CODE = 0
-"""The level of the codes themselves; level 1 has their shortest prefixes, level 2 the next longer
-prefixes, and so on.
-"""
+"""Level of the codes themselves; level 1 contains the shortest prefixes of codes, level 2 the next
+longer prefixes, and so on."""
 PARENTS = -1
-"""The level of parents, which come from a table of codes."""
+"""Level of parents, which come from a table of codes."""
 OF_EVENTS = ("has", "count", "recency")
 """Aggregations that need no values."""
 OF_LAST = ("recency", "last")
-"""Aggregations of the last event, which are equal in all windows that contain this event."""
+"""Aggregations of the last event, which are equal in all windows that contain the event."""
 
 _SEPARATORS, _SEPARATORS_OF_TEXT = re.compile(r"[/.]+"), re.compile(r"//+")
 _HOUR = 3_600_000_000
@@ -51,9 +50,9 @@ DAY = 24 * _HOUR
 _YEAR = 365.25 * DAY
 _NO_TIME = np.iinfo(np.int64).min
 NAMES_OF_PIECE = 1 << 21
-"""Most event names that are sorted at once; bounds the memory."""
+"""Maximum number of event names sorted at once, which bounds the memory."""
 _LARGEST = 1e18
-"""Values are clipped to this number, so that sums of their squares fit into float32."""
+"""Limit to which values are clipped, so that sums of squares fit into float32."""
 
 Matrix = Any
 """A dense array or a CSR array, float32."""
@@ -408,7 +407,7 @@ WINDOWS: Mapping[str, tuple[int | None, ...]] = {
     "30_365": (30, 365, ALL),
     "7_30_90_365_1095": (7, 30, 90, 365, 1095, ALL),
 }
-"""Sets of windows by name; each window has its length in days."""
+"""Sets of windows by name, each window given by its length in days."""
 AGGREGATIONS: Mapping[str, tuple[str, ...]] = {
     "count": ("count",),
     "count_recency": ("count", "recency"),

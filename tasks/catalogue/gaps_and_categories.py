@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 from prefect_tune.tasks.catalogue.preparation import MAX_CATEGORIES, by_kind
 
 _PARTS = 5
-"""Number of parts of the training rows; each part is encoded by the other parts."""
+"""Number of parts of the training rows; each part is encoded using the other parts."""
 
 
 def imputer_with_indicators() -> ColumnTransformer:

@@ -54,8 +54,8 @@ _CATALOGUE = "prefect_tune.tasks.catalogue"
 _BOOSTING = f"{_CATALOGUE}.boosting"
 _PREPARATION = f"{_CATALOGUE}.gaps_and_categories"
 _FIXED_ROWS = 10_000.0
-"""Fixed cost of a fit of boosted trees in rows, mainly for histograms; between 6,000 and 17,000
-rows were measured on 13 columns and three classes."""
+"""Fixed cost, in rows, of fitting boosted trees, mainly for histograms; measurements on 13 columns
+and three classes gave 6,000 to 17,000 rows."""
 
 
 def _boosting(estimator: str, *groups: Group, grows_with: Sequence[str], **more: Any) -> Algorithm:
@@ -125,11 +125,9 @@ BOOSTED_TREES_OF_NUMBERS = (
 BOOSTED_TREES_OF_EVENTS = tuple(
     replace(a, flags=replace(a.flags, accepts_sparse=bool(a.requires))) for a in BOOSTED_TREES
 )
-"""Algorithms for matrices of events: the libraries accept sparse ones, scikit-learn does not.
-
-The algorithms for tables never see a sparse matrix. Their flags stay unchanged for the sake of
-studies that search the spaces of tables.
-"""
+"""Algorithms for matrices of events: the libraries accept sparse matrices, scikit-learn does not.
+The algorithms for tables never receive a sparse matrix. The flags of these algorithms stay
+unchanged, so that studies of table spaces can be resumed."""
 
 
 def _forest(exponent: float, *more: Group) -> list[Group]:
@@ -262,7 +260,7 @@ _NYSTROEM = nystroem(
 _ROTATED_FOR_TREES = frozenset(
     (("preprocess", made), ("fit model", model)) for made in ("pca", "nystroem") for model in _TREES
 )
-"""Pairs to forbid: trees split along unscaled columns, so rotated columns do not help them."""
+"""Pairs to forbid, because trees split along unscaled columns and do not benefit from rotations."""
 
 
 _AGGREGATE = replace(
@@ -326,8 +324,8 @@ EVENTS = _of_events(
     step(CONSTRUCT_FEATURES.name, _WINDOWS, _AGGREGATE),
     (*_BOOSTED_TREES_OF_SPARSE, *MODELS),
 )
-"""Space for events: boosted trees get the sparse matrix; models that need dense data are left out.
-"""
+"""Space for events: boosted trees get the sparse matrix; models that need dense data are
+excluded."""
 
 
 PORTFOLIOS = Path(__file__).parent / "portfolios"

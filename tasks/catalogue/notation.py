@@ -22,11 +22,11 @@ from ConfigSpace import (
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 
 OWN = "prefect_tune.tasks.catalogue.estimators"
-"""Module of our own estimators."""
+"""Module of prefect-tune's own estimators."""
 C = (2.0**-5, 2.0**15, 1.0)
 GAMMA = (2.0**-15, 8.0)
 KERNEL_GROWTH = {"rows": 2.0, "held_out": 1.0, "fixed": 0.0}
-"""Cost growth of algorithms that compare training rows with each other and held-out rows."""
+"""Cost growth of algorithms that compare training rows with each other and with held-out rows."""
 SEEDED, DENSE = Flags(stochastic=True), Flags(accepts_sparse=False)
 WEIGHTED = Flags(weights="class_weight", stochastic=True)
 ROWS_WEIGHTED = Flags(weights="sample_weight", stochastic=True)

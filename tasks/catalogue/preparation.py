@@ -13,7 +13,7 @@ from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
 from prefect_tune.tasks.catalogue.notation import OWN, choice, declare, real, step, whole
 
 MAX_CATEGORIES = 100
-"""Most categories per column; further, rarer categories share one category."""
+"""Maximum number of categories per column; all rarer categories share one category."""
 
 
 def by_kind(numbers: Any, categories: Any, **options: Any) -> ColumnTransformer:

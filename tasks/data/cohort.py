@@ -98,9 +98,10 @@ LEAK = "AFTER//FAILURE"
 _ORDERS = (23.4, 15.35)
 """Mean number of orders of a case and of a control (Table 3, medications per patient)."""
 _UNEVEN = (12.4, 4.6)
-"""Largest part of these means that varies widely between patients, for a case and a control."""
+"""Largest part of the mean order numbers that varies widely between patients, for a case and a
+control."""
 _SECOND_CLASS = (0.262, 0.177)
-"""Share of orders with a second drug class, for a case and a control (Table 3)."""
+"""Fraction of orders with a second drug class, for a case and a control (Table 3)."""
 _N_CLASSES = 80
 _SECONDS = 4 * 365 * 86_400
 """Longest time of an event before the prediction time, in seconds."""
@@ -110,7 +111,8 @@ _LEAK_DELAY = np.timedelta64(30, "D")
 _MEDICATIONS = tuple(f"MED//{i:03d}" for i in range(300))
 """Common medications, most frequent first."""
 _RARE_FREQUENCY, _RARE_PURITY = 5, 0.95
-"""Patients per informative rare code, and the probability that a patient has the code's class."""
+"""Number of patients per informative rare code, and probability that a patient has the code's
+class."""
 
 
 @dataclass(frozen=True)

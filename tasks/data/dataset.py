@@ -244,7 +244,8 @@ Hashes = NDArray[np.uint64]
 """Hashes, shape (n,)."""
 
 _NOT_PLAIN = re.compile(r"^(-?\d+)\.0+$|^(\d{4}-\d{2}-\d{2})[T ]00:00(?::00(?:\.0+)?)?$")
-"""Whole numbers with decimals, and dates at midnight: all spellings of a value have one id."""
+"""Pattern of integers with decimals and of dates at midnight, so that all spellings of a value have
+one id."""
 _ADDED, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """Constants of the generator SplitMix64 (Steele, Lea and Flood 2014)."""
 _NO_VALUE = 0x7FF8000000000000
@@ -252,20 +253,16 @@ _NO_VALUE = 0x7FF8000000000000
 SINGLE, SIX_DIGITS = 0, 6
 """Precisions of fractional numbers in hashes: 32-bit floats, and six significant digits."""
 _SHARE = 0.1
-"""A column identifies rows only if the share of rows found in both data sets, relative to the share
-without the column, is at least this large.
-"""
+"""Minimum fraction of rows found in both data sets with a column, relative to the fraction without
+the column, for the column to identify rows."""
 _UNIQUE_SHARE, _FOUND_SHARE = 0.95, 0.2
-"""The remaining columns identify rows only if they tell apart at least the first share of different
-rows, and if at least the second share is found in both data sets. Rows that are almost never equal
-within one data set are not equal in two by chance.
-"""
+"""Minimum fractions of rows for which the remaining columns identify rows: rows with distinct ids,
+and rows found in both data sets. Rows that are almost never equal within one data set are not equal
+across two data sets by chance."""
 _SAMPLED = 20_000
-"""Number of rows to compare; the sample is chosen by values of one column, equally in both data
-sets.
-"""
+"""Number of rows to compare; values of one column choose the same sample in both data sets."""
 _ATTEMPTS = 3
-"""Columns tried as the first column of ids, because the first column is never dropped."""
+"""Number of columns tried as the first column of ids, because the first column is never dropped."""
 
 
 def identity_columns(dataset: Dataset) -> tuple[str, ...]:

@@ -39,10 +39,10 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "unit": ("unit", "units", "value_unit", "valueuom"),
     "prediction_time": ("prediction_time", "index_time", "index_date", *_TIMES),
 }
-"""Names that a column of events or labels may have; the first name found is used."""
+"""Accepted names for each column of events or labels; the first name found is used."""
 
 LABEL_COLUMNS = ("boolean_value", "integer_value", "categorical_value", "label", "target", "class")
-"""Columns that may hold the class, in upper or lower case; the first non-empty column is used."""
+"""Columns that may contain the class, in any case; the first non-empty column is used."""
 EVENT_TEXTS = frozenset(s for n in ("subject_id", "code", "time", "answer") for s in SYNONYMS[n])
 LABEL_TEXTS = frozenset(s for n in ("subject_id", "prediction_time") for s in SYNONYMS[n])
 """Columns of CSV files to read as strings, because `042` is not 42."""
@@ -53,11 +53,12 @@ _NEEDED, _OPTIONAL = ("subject_id", "code", "time"), ("value", *_TEXTS)
 _HAS_COMMA = re.compile(r"(?![-+]?[1-9]\d{0,2},\d{3}$)[-+]?[\d.]*,\d+")
 """Pattern of numbers in which the comma cannot separate thousands."""
 _LONGEST_TEXT, _UNUSED = 64, "\0"
-"""Longest string that may become part of a code, and the marker of unused strings."""
+"""Maximum length of a string that may become part of a code, and the marker of unused strings."""
 _MOST_TEXTS, _MOST_OF_CODE = 20_000, 100
-"""Most strings that become parts of codes, in total and per code; the most frequent are used."""
+"""Maximum number of strings that become parts of codes, in total and per code; the most frequent
+are used."""
 _MOST_SEEN = 1_000_000
-"""Most distinct strings that are counted, to bound memory; strings seen later count as rare."""
+"""Maximum number of distinct strings counted, to bound memory; strings seen later count as rare."""
 _TO_END_OF_DAY = np.timedelta64(86_400_000_000 - 1, "us")
 
 

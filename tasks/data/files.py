@@ -41,7 +41,7 @@ from prefect_tune.tasks.data.row_reader import joined_name, without_gaps
 from prefect_tune.tasks.data.source import GAPS
 
 HEAD_BYTES = 1 << 20
-"""Bytes at the beginning of a file from which the dialect is detected."""
+"""Number of bytes at the beginning of a file from which the dialect is detected."""
 _BOMS = (
     (BOM_UTF8, "utf-8-sig"),
     (BOM_UTF32_LE, "utf-32"),  # begins like the byte order mark of UTF-16
@@ -58,7 +58,7 @@ _DASHES = re.compile(r"[\W_]*(?:--|==)[\W_]*")
 _TOTAL = re.compile(r"(?:sub|grand )?totals?|sum|summe|(?:ins)?gesamt|somme|totale", re.IGNORECASE)
 _NUMERIC = re.compile(r"\s*[-+]?[\d.,]*\d(?:[eE][-+]?\d+)?\s*\Z")
 _TAIL_BYTES = 4096
-"""Bytes at the end of a table that are searched for remarks and totals."""
+"""Number of bytes at the end of a table that are searched for remarks and totals."""
 
 
 def as_utf8(content: bytes) -> tuple[bytes, str]:
@@ -163,7 +163,7 @@ def footer(content: bytes, separator: str, n_names: int) -> list[bytes]:
 
 
 _Rows = list[tuple[int, list[str]]]
-"""Rows, each as the number of lines above the row and the row's fields."""
+"""Rows, each given by the number of lines above the row and the row's fields."""
 
 
 def _layout(text: str, quote: str, *, is_whole: bool) -> tuple[str, _Rows]:
@@ -250,15 +250,14 @@ POSTGRES_NULL = r"\N"
 _WITH_POINT = r"[-+]?\d*\.(?:\d{1,2}|\d{4,})(?:[eE][-+]?\d+)?"
 """Pattern of numbers in which the point cannot separate thousands."""
 _PROBED = 10_000
-"""Rows that are searched for such numbers."""
+"""Number of rows searched for numbers in which the point cannot separate thousands."""
 _BLOCK_BYTES = 2**23
 _PIECE_ROWS, _PIECE_BYTES = 1_000_000, 2**28
 _WHOLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "boolean")
 _NULLABLE: Mapping[pa.DataType, Any] = {
     pa.type_for_alias(name.lower()): pd.api.types.pandas_dtype(name) for name in _WHOLE
 }
-"""Types that keep whole numbers in columns with missing values; floats lose digits beyond 2^53.
-"""
+"""Types that preserve integers in columns with missing values; floats lose digits beyond 2^53."""
 
 _REMEDIES = {
     "Length of header": "give each column a name, and delete the lines above the header line",

@@ -33,14 +33,14 @@ from prefect_tune.tasks.data.split import (
 )
 
 _FEWEST_ROWS, _FEWEST_HELD_OUT = 5, 2
-"""Fewest rows of a training part, and of a held-out part."""
+"""Minimum number of rows in a training part and in a held-out part."""
 _TWO = 2
 _FINAL = "the final model"
 _SHIFT = 0.5
 """Shift of the boundaries in another split, in blocks."""
 
 Mask = NDArray[np.bool_]
-"""Whether each row belongs to a part, shape (n,)."""
+"""Mask of the rows that belong to a part, shape (n,)."""
 
 
 def study_split(  # noqa: PLR0917 - the options of a split

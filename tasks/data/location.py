@@ -29,9 +29,11 @@ ARFF = (".arff", ".arff.gz")
 SUFFIXES = (*CSV, *PARQUET, *ARFF)
 """Suffixes of readable files."""
 _TABLES = (*_CSV, *PARQUET, *ARFF)
-"""Suffixes of tables in folders. Files ending in .txt are excluded: most are documentation."""
+"""Suffixes of tables in folders. Files ending in .txt are excluded, because most are
+documentation."""
 _HIDDEN = re.compile(r"(?:^|/)(?:\.|__MACOSX|_[^/=]*(?:/|$))")
-"""Names that programs and operating systems give to files without data, such as `_SUCCESS`."""
+"""Pattern of names that programs and operating systems give to files without data, such as
+`_SUCCESS`."""
 _HIVE = re.compile(r"([^/=]+)=([^/]*)/")
 _HIVE_GAP = "__HIVE_DEFAULT_PARTITION__"
 _LOGS = {
@@ -39,7 +41,7 @@ _LOGS = {
     "Iceberg": re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json$"),
     "Hudi": re.compile(r"(?:^|/)\.hoodie/"),
 }
-"""Logs that list a table's valid files, by format. Files not in the log hold deleted rows."""
+"""Logs that list a table's valid files, by format. Files not in the log contain deleted rows."""
 SUFFIX_NAMES = ".csv, .tsv or .txt (also .gz, .bz2, .xz, .zip and .zst), .zip, .parquet or .arff"
 
 

@@ -18,18 +18,18 @@ import numpy as np
 import pandas as pd
 
 DECIMAL = "decimal"
-"""Key of `DataFrame.attrs`: the decimal mark of numbers in a text file; empty if unknown."""
+"""Key in `DataFrame.attrs` for the decimal mark of numbers in a text file; empty if unknown."""
 _PROBED = 1_000
-"""Strings inspected first; the rest is inspected only if most of these are numbers."""
+"""Number of strings inspected first; the others are inspected only if most of the first are
+numbers."""
 LEAST_SHARE = 0.9
-"""If at least this share of strings are numbers, the others count as typing errors."""
+"""Minimum fraction of numbers among strings at which all other strings count as typos."""
 _LEAST_OF_UNIT = 4
-"""Strings with several units are numbers only if units have at least this many values on average.
-"""
+"""Minimum average number of values per unit for strings with several units to count as numbers."""
 _EXACT_DIGITS = 15
-"""Most digits of a whole number that floats represent exactly."""
+"""Maximum number of digits of an integer that floats represent exactly."""
 _LONGEST = 60
-"""Longer strings are not read as numbers."""
+"""Maximum length of strings that are read as numbers."""
 _SAME = str.maketrans(
     {**dict.fromkeys("\u00a0\u2007\u2009\u202f", " "), "\u2212": "-", "\u2019": "'", "\u00b5": "μ"}
 )
@@ -49,17 +49,18 @@ _BODIES = {
     ".": re.compile(rf"(?:{_WHOLE}|[1-9]\d{{0,2}}(?:,\d{{2,3}})*,\d{{3}})?(?:\.\d*)?"),
     ",": re.compile(rf"(?:{_WHOLE}|[1-9]\d{{0,2}}(?:\.\d{{3}})+)?(?:,\d*)?"),
 }
-"""Numbers without signs and units, by decimal mark; other marks may separate thousands."""
+"""Patterns of numbers without signs and units, by decimal mark; other marks may separate
+thousands."""
 _GROUP_MARKS = {".": re.compile("[,' ]"), ",": re.compile("[.' ]")}
 _EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
-"""Numbers whose mark may separate thousands or decimals."""
+"""Pattern of numbers with an ambiguous mark, which may separate thousands or decimals."""
 PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-"""Numbers as programs write them."""
+"""Pattern of numbers written by programs."""
 TRUTHS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 """Spellings of truth values, with their numbers."""
 _PADDED = re.compile(r"0\d+")
 _VERSIONS = 50
-"""Most distinct values of a column that may hold versions, such as 1.9 and 1.10."""
+"""Maximum number of distinct values in a column that may contain versions, such as 1.9 and 1.10."""
 _CURRENCIES = {"$": "dollars", "€": "euros", "£": "pounds", "¥": "yen", "%": "percent"}
 
 
@@ -193,7 +194,8 @@ class NoNumbers(NamedTuple):
 
 
 Found = WrittenNumbers | NoNumbers | None
-"""Numbers in strings, the reason why the strings stay strings, or None if they have no numbers."""
+"""Numbers found in strings, the reason why strings remain strings, or None if there are no
+numbers."""
 
 
 def written_numbers(texts: Sequence[str], decimal: str = "") -> Found:

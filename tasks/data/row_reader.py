@@ -27,7 +27,8 @@ Kind = Literal["number", "category", "date", "duration", "text"]
 Values = NDArray[np.float64]
 
 MOST = 1e32
-"""Larger numbers count as missing: they are placeholders, and overflow 32-bit floats."""
+"""Limit above which numbers count as missing, because larger numbers are placeholders and overflow
+32-bit floats."""
 _ISO = (
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?)?"
 )
@@ -291,7 +292,7 @@ def as_pandas(values: Any) -> Any:
 
 
 EXACT = 2**53
-"""Largest whole number up to which floats are exact."""
+"""Largest integer up to which floats are exact."""
 
 
 def plain_column(column: pd.Series) -> pd.Series:
@@ -320,7 +321,7 @@ def joined_name(name: Any) -> str:
 
 
 Read = tuple[dict[str, Any], NDArray[np.bool_]]
-"""Features by name, and whether each row's cell cannot be read."""
+"""Features by name, and a mask of the rows with unreadable cells."""
 
 
 def is_gap(column: pd.Series, missing: Collection[str]) -> NDArray[np.bool_]:

@@ -46,27 +46,29 @@ from prefect_tune.tasks.data.source import GAPS
 
 _LOGGER = logging.getLogger(__name__)
 TEXT_VALUES = 100
-"""String columns with more distinct values, and mostly distinct ones, are not categorical.
-"""
+"""Number of distinct values above which a string column with mostly distinct values is not
+categorical."""
 TEXT_SHARE = 0.5
 _IDENTIFIER_SHARE = 0.95
-"""A column of single words with a larger share of distinct values only identifies rows."""
+"""Fraction of distinct values above which a column of single words only identifies rows."""
 _FEW_ROWS = 20
-"""In a column of more rows than this, distinct whole numbers may only identify rows."""
+"""Number of rows above which a column of distinct integers may only identify rows."""
 _MOST_HASHED, _ALL_HASHED, _LEAST_HASHED = 128, 256, 16
-"""Columns of hashed words: most for one text column, most for all, and fewest for one of many."""
+"""Numbers of columns of hashed words: maximum for one text column, maximum for all together, and
+minimum for one of many."""
 _HASHED_CELLS = 50_000_000
-"""Most cells of hashed words in a table (400 MB), unless earlier studies of a series used more."""
+"""Maximum number of cells of hashed words in a table (400 MB), unless earlier studies of a series
+used more."""
 _TEXT_WORDS = 2
-"""Least average number of words per value of a free-text column."""
+"""Minimum average number of words per value in a free-text column."""
 _PROBED = 1_000
-"""Values inspected to distinguish free text from names, and lists from single values."""
+"""Number of values inspected to distinguish free text from names, and lists from single values."""
 _DATE_LIKE = re.compile(r"\d{1,4}[-./ ](?:\d{1,2}|[A-Za-z]{3})[-./ ]\d{1,4}(?:[T ].*)?")
 _LONG_YEARS = ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
 _OTHER_DAYS = ("%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%b-%Y", "%d %b %Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 DATE_FORMATS = tuple(day + clock for day in (*_LONG_YEARS, *_OTHER_DAYS) for clock in _CLOCKS)
-"""Formats of dates written as strings, apart from ISO 8601."""
+"""Formats of dates written as strings, other than ISO 8601."""
 
 
 def features_of(  # noqa: PLR0917 - options for columns
@@ -316,7 +318,7 @@ def _holds_numbers(column: pd.Series) -> bool:
 
 
 NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal", "boolean"}
-"""Types that pandas infers for columns of objects that are numbers or truth values."""
+"""Types that pandas infers for object columns of numbers or truth values."""
 
 
 def _category(column: pd.Series) -> LearnedColumn:
@@ -386,11 +388,12 @@ RowTimes = NDArray[np.datetime64] | NDArray[np.float64]
 _FORMATS = ("", "%Y-%m", *DATE_FORMATS)
 """Formats of times written as strings; the empty format is ISO 8601."""
 _SHOWN = 3
-"""Most bad values that a message names."""
+"""Maximum number of bad values named in a message."""
 _YEARS, _DAYS = (1000, 2999), (1000_01_01, 2999_12_31)
-"""Ranges of whole numbers that are read as years, and as dates such as 20240501."""
+"""Ranges of integers that are read as years, and as dates such as 20240501."""
 _SINCE_1970 = {"s": (1e8, 1e-6), "ms": (1e11, 1e-3), "us": (1e14, 1.0), "ns": (1e17, 1e3)}
-"""Units of time since 1970: least value of a column's maximum, and microseconds per unit."""
+"""Units of time since 1970, each with the minimum for a column's maximum, and microseconds per
+unit."""
 
 
 def row_times(column: pd.Series, where: str, missing: Sequence[str] = GAPS) -> tuple[RowTimes, str]:

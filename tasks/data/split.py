@@ -51,7 +51,7 @@ Rows = NDArray[np.intp]
 Strata = NDArray[np.int32]
 """Class or stratum of each row, shape (n,)."""
 Folds = NDArray[np.int16]
-"""Number of the fold of each row, shape (n,)."""
+"""Fold number of each row, shape (n,)."""
 
 
 def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) -> Rows:
@@ -82,13 +82,13 @@ def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) 
 
 
 _REPEATED_SHARE = 0.05
-"""Least share of repeated rows for which rows count as copied."""
+"""Minimum fraction of repeated rows for which rows count as copied."""
 _DISTINCT_SHARE = 0.05
-"""Tables with a smaller share of distinct rows have few possible rows: equal rows are no copies.
-"""
+"""Minimum fraction of distinct rows; tables with less have few possible rows, so equal rows are not
+copies."""
 _DEVIATIONS = 3
-"""Standard deviations by which test rows equal to training rows must exceed their expected number.
-"""
+"""Number of standard deviations by which the count of test rows equal to training rows must exceed
+its expectation."""
 
 
 def copied_rows(dataset: Dataset) -> Rows | None:
@@ -154,13 +154,14 @@ SKIPPED = -3
 REFIT = 1000
 """Fold number for training on all training rows and holding out the test rows."""
 _TWO = 2
-"""Number of classes with which every part needs both: one class alone teaches nothing."""
+"""Number of classes at which every part needs all classes, because a single class teaches
+nothing."""
 _HELD_OUT_ROWS, _HELD_OUT_RAREST, _HELD_OUT_GROUPS = 10_000, 200, 500
-"""Minimums for a part that is held out once: rows, rows of the rarest class, and groups."""
+"""Minimum numbers for a part that is held out once: rows, rows of the rarest class, and groups."""
 _MOST_HELD_OUT = 0.2
 _MOST_PARTS = 20
-"""Most parts into which groups are dealt to draw a test part, which consists of some of the parts.
-"""
+"""Maximum number of parts into which groups are divided to draw a test part, which consists of some
+of these parts."""
 _DRAWS = 20
 """Number of random assignments of groups to parts; the most balanced assignment is used."""
 

@@ -56,7 +56,7 @@ from prefect_tune.tasks.data.source import GAPS, Source
 
 _CLASSES = 50
 CLASSES_WITH_DECIMALS = 10
-"""Most distinct values of a target with fractions that is still taken as classes."""
+"""Maximum number of distinct values at which a target with fractions still counts as classes."""
 
 
 _Tables = list[tuple[str, pd.DataFrame]]

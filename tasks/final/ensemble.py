@@ -39,9 +39,8 @@ from prefect_tune.tasks.objective.risk import Resampling
 Array = NDArray[np.float64]
 
 _TIE = 1e-12
-"""Sums of weights count as equal if they differ by less; last digits depend on the order of
-addition.
-"""
+"""Difference below which sums of weights count as equal, because last digits depend on the order of
+addition."""
 
 
 def member_output(predictions: Predictions, n_classes: int) -> Array:
@@ -189,16 +188,12 @@ def greedy_picks(
 
 
 BOOTSTRAPS = Bootstraps(500, 0.5)
-"""More bootstraps would not change the weights noticeably.
-
-The time is small compared with training.
-"""
+"""Bootstraps for agnostic weights. More bootstraps would not change the weights noticeably, and the
+time is small compared with training."""
 MOST_MEMBERS = 32
-"""Most members of an agnostic ensemble; greedy selection has the same limit.
-
-Each member is refitted on all rows and called in each prediction. After a search, about a hundred
-models are best in at least one bootstrap, but many are similar, so fewer models predict as well.
-"""
+"""Maximum number of members of an agnostic ensemble; greedy selection has the same limit. Each
+member is refitted on all rows and called in each prediction. After a search, about a hundred models
+are best in at least one bootstrap, but many are similar, so fewer models predict just as well."""
 
 _SLOW_BOOTSTRAPS = Bootstraps(50, 0.5)
 """Bootstraps for slow metrics, which need a millisecond per model, fold and bootstrap."""

@@ -179,7 +179,7 @@ changed = [f"{{name}} {{here}} instead of {{then}}" for name, here, then in foun
 if changed:
     warnings.warn("this model may predict differently with " + ", ".join(changed))
 """
-"""Program in plain text, which every version of Python reads."""
+"""Program in plain text, readable by every version of Python."""
 
 
 def checked_pickle(file: ModelFile, packages: Mapping[str, str]) -> bytes:
@@ -254,7 +254,8 @@ def skops_file(model: Any) -> ModelFile:
 
 
 _WIDTH = 72
-"""Most characters of a bracketed list on one line, not counting text before the bracket."""
+"""Maximum number of characters of a bracketed list on one line, excluding text before the
+bracket."""
 _ALIASES: Mapping[str, str] = {"numpy": "np"}
 
 

@@ -32,19 +32,20 @@ from prefect_tune.tasks.objective.predictions import (
 )
 
 FEWEST_ROWS = 10
-"""Least number of rows (of patients, for codes) that have a value which is named."""
+"""Minimum number of rows (patients, for codes) with a value for the value to be named."""
 _PATIENTS_AT_ONCE = 10_000
 _MOST_CODES, _MOST_COLUMNS = 40, 8
-"""Most codes that are permuted, and most columns that are shown per code."""
+"""Maximum number of codes to permute, and maximum number of columns to show per code."""
 _REPEATS = 3
-"""Permutations averaged for a strength."""
+"""Number of permutations averaged for a strength."""
 _MOST_POINTS, _MOST_CATEGORIES = 10, 8
-"""Limits on the values of a dependence."""
+"""Maximum numbers of numeric values and of categories in a dependence."""
 
 LossOf = Callable[[Predictions], float]
-"""Returns the loss of predictions of the sample."""
+"""Function that returns the loss of predictions for the sample."""
 ScoresOf = Callable[[Predictions], Array]
-"""Returns numbers that grow with the prediction, one column for each of k answers, shape (n, k)."""
+"""Function that returns scores that grow with the prediction, one column for each of k labels,
+shape (n, k)."""
 
 
 def code_of_column(column: str, codes: Container[str]) -> str:

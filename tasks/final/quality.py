@@ -20,9 +20,9 @@ from prefect_tune.tasks.objective.risk import MOST_WEIGHTS, losses_of_draws
 LEVEL = 0.95
 """Confidence of all intervals."""
 _DRAWS, _SLOW_DRAWS = 1_000, 200
-"""Bootstraps; fewer of a metric that is computed one by one."""
+"""Number of bootstraps, and smaller number for metrics computed one bootstrap at a time."""
 _FEWEST_UNITS = 2
-"""Least number of units with rows of each of two classes."""
+"""Minimum number of units with rows of each of two classes."""
 _MOST_BINS, _FEWEST_BINS = 10, 2
 _ROWS_PER_BIN = 20
 _MOST_BARS = 30

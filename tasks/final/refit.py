@@ -36,9 +36,9 @@ from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
 
 _PIN_SECONDS = 86_400.0
-"""If the session is killed, pins on a member's step results expire after this time."""
+"""Time after which pins on a member's step results expire if the session is killed."""
 _FEW_ROWS = 20
-"""Training rows that are predicted to check the stored model."""
+"""Number of training rows predicted to check the stored model."""
 _ROUNDING = 1e-3
 """Largest difference at which two predictions count as equal."""
 

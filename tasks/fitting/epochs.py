@@ -81,10 +81,8 @@ ITERATIVE: Mapping[type, Iterative] = {
     **dict.fromkeys((ExtraTreesClassifier, ExtraTreesRegressor), _FOREST),
     Perceptron: Iterative(settings=_ALONE),
 }
-"""How estimators train in epochs, by class.
-
-Subclasses are excluded, because they may behave differently.
-"""
+"""Way of training in epochs, by estimator class. Subclasses are excluded, because they may behave
+differently."""
 
 
 def training_of(how: Recipe) -> Iterative | None:

@@ -94,13 +94,11 @@ TRANSFORMS: Mapping[str, TransformRule] = {
     "inert": lambda value, _: value,
     "levels_there": lambda value, x: value if x.has_parents else _WITHOUT_PARENTS.get(value, value),
 }
-"""Rules by name; n is the number of training rows, p the number of columns.
-
-`word` turns none, true and false into Python's values. `two_class_loss` replaces a loss that is
-undefined for more than two classes. `levels_there` ignores parents of codes if the data has none,
-so that equal results are cached once. An `inert` hyperparameter is in the paper's table but has no
-effect, and is not passed to the estimator.
-"""
+"""Rules by name; n is the number of training rows, p the number of columns. `word` converts none,
+true and false to Python's values. `two_class_loss` replaces a loss that is undefined for more than
+two classes. `levels_there` ignores parents of codes if the data have none, so that equal results
+are cached once. An `inert` hyperparameter appears in the paper's table but has no effect and is not
+passed to the estimator."""
 
 
 _FLOAT = 8

@@ -36,19 +36,21 @@ LEVEL = 0.05
 CONFIDENCE = 0.95
 """Confidence of the intervals."""
 LEAST_ROWS = 200
-"""Fewest fresh rows on which models are compared."""
+"""Minimum number of fresh rows for comparing models."""
 _MOST_BLOCKS, _FEW_BLOCKS = 200, 20
 _BLOCK_ROWS = 2_000_000
-"""Largest number of rows times blocks, because each block takes a pass over the rows."""
+"""Maximum product of rows and blocks, because each block takes a pass over the rows."""
 USELESS_LEVEL = 0.025
 """Probability that a model without any skill is called useful."""
 RARE_SHARE = 0.1
 """A class with a smaller share of the training rows is rare."""
 _DECAY = 1.5
-"""Exponent of the levels: values nearer to 1 give later runs more power and the first run less."""
+"""Exponent of the levels; values closer to 1 give more power to later runs and less to the first
+run."""
 _FEWEST_FLIPS, _MOST_FLIPS = 10_000, 400_000
 _FLIPS_PER_LEVEL = 40
-"""Permutations, as a multiple of 1 / level, so that the smallest p-value is far below the level."""
+"""Number of permutations as a multiple of 1 / level, so that the smallest p-value is far below the
+level."""
 _FLIPS_AT_ONCE = 1_000
 _NORMAL = 1.96
 """Half of a 95% interval, in standard errors."""

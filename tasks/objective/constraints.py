@@ -42,7 +42,7 @@ from prefect_tune.tasks.user_code import (
 
 _OPTION = "constraint"
 _MOST_NUMBERS = 20
-"""A column with more different numbers than this needs bins."""
+"""Number of distinct numeric values above which a column needs bins."""
 _BATCH = 1_000
 """Number of rows in a batch, unless there are fewer rows."""
 _LEAST_REPEATS, _MOST_REPEATS = 5, 50
@@ -307,5 +307,5 @@ QUANTITIES: Mapping[str, Callable[[Quantity, HeldOutRows], float]] = {
 }
 """Quantities that a study may bound, by name: microseconds of a call that predicts one row, or per
 row of 1,000; bytes of the pickled pipeline; the largest difference of a metric between two groups
-of rows, in the metric's unit; the ratio of selection rates; the share of negatives predicted as
+of rows, in the metric's unit; the ratio of selection rates; the fraction of negatives predicted as
 positive."""

@@ -149,7 +149,7 @@ _UPPER: Mapping[str, float] = {
     **dict.fromkeys(("d2_brier_score", "d2_log_loss_score"), float("inf")),
     **dict.fromkeys(("matthews_corrcoef", "neg_brier_score"), 2.0),
 }
-"""Largest possible losses of scorers for which it is not 1."""
+"""Largest possible losses of scorers, if not 1."""
 _ROW_LOSSES: Mapping[str, str] = {
     "accuracy": "one_if_wrong",
     "neg_brier_score": "brier",

@@ -32,7 +32,7 @@ from prefect_tune.tasks.objective.predictions import Array, Predictions
 Targets = NDArray[Any]
 """True classes or numbers, shape (m,)."""
 Counts = NDArray[np.uint16]
-"""How often each example was drawn, shape (N, m)."""
+"""Number of draws of each example, shape (N, m)."""
 
 _ZERO = 1e-12
 """Spread below which values count as constant."""

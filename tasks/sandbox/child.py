@@ -112,7 +112,7 @@ def _ignore(message: Message) -> None:
 
 
 _SEND: list[Callable[[Message], None]] = [_ignore]
-"""Receivers of reports; the last one is in use. The process runs one call at a time."""
+"""Receivers of reports, of which the last one is active. The process runs one call at a time."""
 
 
 @contextmanager
@@ -259,7 +259,8 @@ def request(function: Function, arguments: Mapping[str, Any], *, is_awaited: boo
 
 
 _MANY_FILES = 128
-"""Open files above which a process is replaced; libraries keep some files open between calls."""
+"""Number of open files above which a process is replaced; libraries keep some files open between
+calls."""
 _COUNTED = ("threads", "child processes")
 _LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
 

@@ -56,7 +56,7 @@ _IS_OURS: ContextVar[bool] = ContextVar("is_task_of_trial", default=False)
 TOPIC = "prefect-tune"
 """Dask topic of steps and warnings of all flow runs."""
 _END_SECONDS, _LOOK_SECONDS = 2.0, 0.02
-"""Longest wait for cancelled tasks to end, and the interval between two checks."""
+"""Longest wait for cancelled tasks to end, and interval between two checks."""
 _STEP_SECONDS = 0.5
 """Shortest interval between two reports of a trial's step."""
 
@@ -191,7 +191,7 @@ def is_supported() -> bool:
 
 _LEVELS_LOCK = threading.Lock()
 _FORMER_LEVELS: dict[str, list[int]] = {}
-"""Levels of loggers before each of their current users, by name."""
+"""Original levels of loggers, one per current user, by logger name."""
 
 
 @contextmanager

@@ -15,9 +15,9 @@ from prefect_tune.storage.masking import masked_output
 _MOST_BYTES = 8_000_000
 """Size above which the beginning of the file is dropped."""
 _KEPT_BYTES = 1_000_000
-"""Bytes kept from the end of the output."""
+"""Number of bytes kept from the end of the output."""
 _LONGEST_LINE = 10_000
-"""Most bytes that are dropped so that the output begins with a whole line."""
+"""Maximum number of bytes dropped so that the output begins with a whole line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,14 +50,14 @@ from prefect_tune.tasks.sandbox.zygote import (
 
 _LOOK_SECONDS = 0.1
 _LOAD_SECONDS = 600.0
-"""Time limit for loading data and libraries, which does not count against a trial's limit."""
+"""Time limit for loading data and libraries, which does not count toward a trial's limit."""
 _START_SECONDS = 45.0
 """Time during which starting a sandbox is retried."""
 _PAUSE_SECONDS = 0.5
 _NEAR = 0.8
-"""Share of the memory limit above which a kill is attributed to memory."""
+"""Fraction of the memory limit above which a kill is attributed to memory."""
 _KEPT_SHARE = 0.5
-"""Share of the memory limit that an idle sandbox may use."""
+"""Fraction of the memory limit that an idle sandbox may use."""
 _REMEDIES = (
     ("Cannot allocate memory", "use fewer --workers or free some memory"),
     ("Resource temporarily unavailable", "use fewer --workers or raise `ulimit -u`"),

@@ -46,7 +46,7 @@ _ENVIRONMENT: Mapping[str, str] = {
 _START_SECONDS = 60.0
 """Longest time to start a zygote, including all imports from a slow disk."""
 _ANSWER_SECONDS = 15.0
-"""Longest time to wait for an answer of a running zygote."""
+"""Longest time to wait for an answer from a running zygote."""
 _END_SECONDS = 5.0
 _MOST_BYTES = 65_536
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -64,12 +64,11 @@ from prefect_tune.tasks.trial.path_run import PathRun, PathStep, StepFailed, err
 from prefect_tune.tasks.user_code import exits_as_errors, installed_version
 
 _BOOTSTRAPS = 0x626F6F74
-"""Key of the bootstraps' random stream, separate from all other draws of the study's seed."""
+"""Key of the bootstraps' random stream, separate from all other streams of the study's seed."""
 
 _WARM_ROWS, _ROWS, _HELD_OUT_ROWS = 100, 1_000, 4_000
-"""Numbers of training rows for warming up libraries and for the pilot, and of held-out rows, which
-are enough to make the overhead of calls negligible.
-"""
+"""Numbers of training rows for warming up libraries and for the pilot, and number of held-out rows,
+large enough to make call overhead negligible."""
 Result = TypeVar("Result")
 
 Report = Literal["steps", "misses", "trial"]

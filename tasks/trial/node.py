@@ -525,7 +525,7 @@ class IterativeNode(Node):
 
 
 CHECKPOINT_SECONDS = 30.0
-"""Interval between checkpoints, and thus the longest training that a crash can destroy."""
+"""Interval between checkpoints, and thus the longest training lost in a crash."""
 
 
 @dataclass(frozen=True, slots=True)

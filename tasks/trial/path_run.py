@@ -35,7 +35,7 @@ from prefect_tune.tasks.trial.node import (
 from prefect_tune.tasks.user_code import exits_as_errors
 
 _LONGEST_PIN_SECONDS = 3600.0
-"""If the worker of a trial dies, the trial's pins expire after this time."""
+"""Time after which a trial's pins expire if the trial's worker dies."""
 
 
 class StepFailed(Exception):  # noqa: N818 - reads as an outcome

@@ -28,11 +28,12 @@ _MAKER = f"{make_blocks.__module__}.{make_blocks.__qualname__}"
 STEP = "event blocks"
 """Name of the step under which blocks are listed in the cache."""
 _PIN_SECONDS = 3600.0
-"""If a worker dies, its pins expire after this time."""
+"""Time after which pins expire if their worker dies."""
 _LEAST_SHARE = 12
-"""Fits on less than 1/12 of the training rows, such as small subsets, do not use shared blocks."""
+"""Inverse of the minimum fraction of training rows for shared blocks; fits on small subsets do not
+use shared blocks."""
 _NO_FOLD = -3
-"""Fold number of a block, which has all rows; folds have other numbers."""
+"""Fold number of blocks, which contain all rows; folds have other numbers."""
 PART = "block"
 """Name of the stored part that contains the block."""
 

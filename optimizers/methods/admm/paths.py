@@ -119,7 +119,7 @@ class PathArms:
 
 
 _DRAWS_PER_EFFORT = 20
-"""Number of draws per new evaluation in a z-min. Most draws return paths that are known."""
+"""Number of draws per new evaluation in a z-min. Most draws return known paths."""
 
 
 class ZMin:

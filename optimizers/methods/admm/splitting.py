@@ -173,12 +173,10 @@ class PathObservations:
 
 
 _F_HAT = 0.7
-"""Smallest loss, as a share of the metric's range, for which a pull is certain to fail."""
+"""Smallest loss, as a fraction of the metric's range, at which a pull always fails."""
 _MARGIN = 0.01
-"""Safety margin below each bound, as a share of the bound.
-
-Without a margin, half of the configurations found near the bound would violate the bound.
-"""
+"""Safety margin below each bound, as a fraction of the bound. Without a margin, half of the
+configurations found near the bound would violate the bound."""
 _UNKNOWN = 2.0
 """Value of a quantity that was not measured, in units of the bound."""
 

@@ -24,7 +24,8 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.history import History
 
 _N_INITIAL = 4
-"""Number of configurations of a path before the process is used: the current and three random."""
+"""Number of configurations of a path before the process is used: the current one and three random
+ones."""
 _REGION = 0.4
 """Initial side length of the trust region, in units."""
 

@@ -40,7 +40,7 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.objective import Objective
 
 _ROWS = 200
-"""Number of held-out rows that is assumed if the number is unknown."""
+"""Number of held-out rows assumed if the number is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class CurveBelief:
 
 _NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3), 1.5))
 _GROWN = 1.1
-"""Factor by which the number of trials must grow before parameters are fitted again."""
+"""Factor by which the number of trials must grow before parameters are refitted."""
 
 
 def _lengthscale(name: str, n: int) -> Parameter:

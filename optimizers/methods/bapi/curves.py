@@ -143,7 +143,7 @@ def curves_of(
 
 
 N_POINTS = 3
-"""Number of points of each curve to learn from (section 3.4)."""
+"""Number of points of each curve to fit to (section 3.4)."""
 
 
 def chosen_epochs(
@@ -176,7 +176,7 @@ def chosen_epochs(
 
 
 MOST_POINTS = 150
-"""Largest number of points to learn from, over all curves."""
+"""Largest number of points to fit to, over all curves."""
 
 
 def most_telling(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
@@ -195,10 +195,8 @@ def most_telling(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
 
 
 _WORST = 10.0
-"""Cap of losses without bounds, in distances from the best loss to the median loss.
-
-Losses above the cap belong to diverged trainings, whose values are not informative.
-"""
+"""Cap of losses without bounds, in distances from the best loss to the median loss. Losses above
+the cap belong to diverged trainings, whose values are uninformative."""
 
 
 def largest_informative_loss(losses: Array, objective: Objective) -> float:

@@ -26,9 +26,9 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 
 _ETA = 3
-"""Of 3 configurations, 1 is promoted. The initial design may take 1/3 of the budget."""
+"""One in three configurations is promoted. The initial design may take a third of the budget."""
 _FIRST_SHARE = 1 / 25
-"""Share of a full training after which a new training is checked first."""
+"""Fraction of a full training after which a new training is first checked."""
 
 
 def first_epochs(t_max: int) -> int:
@@ -160,7 +160,8 @@ Verdict = Literal["continues", "finished", "stopped"]
 
 _TAU = 2.0
 _SURE = 3.0
-"""Standard deviations by which an expected score must trail the best score to be certain."""
+"""Number of standard deviations by which an expected score must trail the best score for
+certainty."""
 
 
 def verdict(

@@ -18,13 +18,15 @@ class Rules:
     least_rows: int = 50
     """Minimum number of rows in the smallest subset. With fewer rows, losses are too coarse."""
     most_range: int = 256
-    """Largest ratio of all rows to the rows of a subset. Smaller subsets rank too poorly."""
+    """Largest ratio of all rows to the rows of a subset. Smaller subsets rank configurations
+    poorly."""
     first_shares: tuple[float, float] = (1 / 64, 1 / 8)
-    """Least and largest share of rows in the initial design (Klein et al. 2017, section 3.3)."""
+    """Smallest and largest fraction of rows in the initial design (Klein et al. 2017, section
+    3.3)."""
 
     # Belief.
     most_learned: int = 300
-    """Largest number of results to learn from, because a fit takes cubic time."""
+    """Largest number of results to fit to, because a fit takes cubic time."""
     cap_ranges: float = 3.0
     """Interquartile ranges above the median at which losses are capped, so that no plateau of bad
     losses distorts the scale."""
@@ -37,14 +39,15 @@ class Rules:
     n_thompson: int = 32
     """Number of draws of the function whose minimizers become representers."""
     n_normals: int = 512
-    """Number of draws of the function at the representers, for gains exact to 0.001 nats."""
+    """Number of draws of the function at the representers, which makes gains exact to 0.001
+    nats."""
     near: int = 8
     """Number of best configurations near which a round draws candidates, and number of candidates
     drawn near each. The first round has this number of candidates per representer."""
     widths: tuple[float, ...] = (0.08, 0.025)
     """Standard deviations of moves on the unit scale, one for each round after the first."""
     dispatch_seconds: float = 0.07
-    """Seconds to send an evaluation to a worker, as a part of c_overhead (equation 7)."""
+    """Seconds to send an evaluation to a worker, part of c_overhead (equation 7)."""
 
     # Full evaluations and the gate.
     confirmed: int = 3
@@ -57,14 +60,16 @@ class Rules:
     paid: float = 0.3
     """Time spent on subsets before a further full evaluation, as a multiple of its run time."""
     vague: float = 0.7
-    """Standard deviation, relative to that of all losses, above which a prediction is vague."""
+    """Standard deviation above which a prediction is uncertain, relative to the deviation of all
+    losses."""
     told: float = 0.1
-    """Predicted variance, as a share of the noise, below which a loss at s = 1 counts as known."""
+    """Predicted variance below which a loss at s = 1 counts as known, as a fraction of the
+    noise."""
     judged: int = 4
-    """Number of newest full evaluations by which subsets are judged. While predictions are vague,
-    this number of full evaluations is made without a wait."""
+    """Number of newest full evaluations by which subsets are judged. While predictions are
+    uncertain, the same number of full evaluations runs without a wait."""
     most_skill: float = 2.0
-    """Largest skill from one outcome, in nats, so that no outcome decides alone."""
+    """Largest skill from one outcome, in nats, so that no single outcome decides."""
     least_skill: float = 0.5
     """Skill below which subsets are dropped, in nats."""
 

@@ -17,10 +17,8 @@ LOG_LOSS = Basis(
     lambda s: np.column_stack([np.ones_like(s), 1 - s, s**3]),
     trend=(1.0, 4.0, 0.02),
 )
-"""Basis of log losses, in which a loss that falls as a power of the rows is linear in s.
-
-Only results near s = 1 identify the coefficient of s^3.
-"""
+"""Basis of log losses. A loss that decreases as a power of the number of rows is linear in s. Only
+results near s = 1 identify the coefficient of s^3."""
 
 RAW_LOSS = Basis(
     lambda s: np.column_stack([np.ones_like(s), (1 - s) ** 2, s**3]),
@@ -37,7 +35,7 @@ COST = Basis(
     lambda s: np.column_stack([np.ones_like(s), s]),
     trend=(1.0, 4.0),
 )
-"""Basis of ln seconds. It makes run times a power of the number of rows."""
+"""Basis of log seconds, which makes run times a power of the number of rows."""
 
 TASKS = Basis(
     lambda s: np.column_stack([(s == 1).astype(float), (s < 1).astype(float)]),
@@ -53,7 +51,8 @@ UNKNOWN_RANGE = round(1 / RULES.first_shares[0])
 """Ratio of all rows to the rows of the smallest subset, if the number of rows is unknown."""
 
 Acquisition = Literal["gain", "gain_per_cost", "divergence_per_cost", "improvement"]
-"""Information about the minimizer on all rows (also per second), or expected improvement."""
+"""Name of the acquisition: information about the minimizer on all rows, in total or per second, or
+expected improvement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSp
 from prefect_tune.optimizers.trials.trial import Trial
 
 _TIE = 1e-9
-"""Difference of gains below which they count as equal."""
+"""Difference below which two gains count as equal."""
 _EXHAUSTED = 1e-6
-"""Gain below which a path is in the span of the chosen paths, except for rounding."""
+"""Gain below which a path lies in the span of the chosen paths, up to rounding."""
 
 
 def design_order(

@@ -53,15 +53,15 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.history import History, trials_affordable
 
 _DESIGN_SHARE = 0.5
-"""Share of the design that known configurations must reach to replace the design."""
+"""Number of known configurations needed to replace the design, as a fraction of the design."""
 _KNOWN_SHARE = 0.25
-"""Length of Phase 2 after known configurations, as a share of their number."""
+"""Length of Phase 2 after known configurations, as a fraction of their number."""
 _KEEP = 0.5
-"""Share of each step's algorithms that is added to G' by loss."""
+"""Fraction of each step's algorithms that is added to G' by loss."""
 _SHARE = 0.4
-"""Share of a small budget for Phases 1 and 2 together."""
+"""Fraction of a small budget for Phases 1 and 2 together."""
 _MODELS_SHARE = 0.5
-"""Largest share of a small budget for one run of each model."""
+"""Largest fraction of a small budget for one run of each model."""
 
 
 def phase_lengths(
@@ -151,9 +151,9 @@ class FlashMemo:
 
 
 _EXPENSIVE = 2.0
-"""Multiple of the median run time from which a path waits until the other paths have run."""
+"""Multiple of the median run time above which a path waits until the other paths have run."""
 _COST_POWER = 0.5
-"""Exponent of the predicted run time, by which Phase 3 divides the expected improvement."""
+"""Exponent of the predicted run time in the divisor of the expected improvement in Phase 3."""
 
 
 class Flash(Optimizer):

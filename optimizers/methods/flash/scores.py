@@ -16,7 +16,7 @@ from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 LEAST_SHARE = 0.01
-"""Least cost of a path, as a share of the mean cost."""
+"""Lower bound on the cost of a path, as a fraction of the mean cost."""
 _TIE = 1e-12
 
 

@@ -46,13 +46,13 @@ Levels = Mapping[str, tuple[Value, ...]]
 """Values to try by hyperparameter, the default first."""
 
 VARIED_SHARE = 0.3
-"""Largest share of the budget for varying shared values."""
+"""Largest fraction of the budget for varying shared values."""
 _MOST_ALGORITHMS = 2
 """Largest number of algorithms in a step with shared values."""
 _DRAWS = 8
 """Number of attempts to find a new, allowed variation of a configuration."""
 TIE = 1e-9
-"""Difference of losses below which they count as equal."""
+"""Difference below which two losses count as equal."""
 _FAILURES = 2
 """Number of failures without a success after which a model family is no longer varied."""
 

@@ -18,8 +18,8 @@ from sklearn.utils.validation import validate_data
 Weights = NDArray[np.float64] | None
 """Weights of rows, shape (n,); None if all are equal."""
 _MOST_CATEGORIES = 254
-"""Most categories kept per column: their codes, and the code for missing, must fit in a byte.
-"""
+"""Maximum number of categories per column; all codes, including the code for missing, fit in a
+byte."""
 
 
 class CategoryCodes(TransformerMixin, BaseEstimator):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prefect_tune.tasks.data.location import Location
 
 CodeTable: TypeAlias = "tuple[pd.DataFrame | None, list[str]]"
-"""A frame with columns code, description and parents (or None), and notes for the user."""
+"""Frame with columns code, description and parents (or None), and notes for the user."""
 
 
 @dataclass(frozen=True)
