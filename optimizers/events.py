@@ -27,7 +27,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The optimizer was told that a trial has ended."""
+    """The optimizer was told the outcome of a trial that has ended."""
 
     trial: Trial
 

@@ -85,7 +85,7 @@ class Method:
     Attributes:
         name: Name of the method, as given to `--method`.
         purpose: One line on when to use the method.
-        implementation: The method's `Optimizer` as `module:Class`, imported on first use.
+        implementation: Reference `module:Class` to the method's `Optimizer`, imported on first use.
         options: Dataclass of the method's options, whose fields are declared by `option`.
         honors_constraints: Whether the search itself respects constraints. Other methods use
             constraints only to choose among the trials.

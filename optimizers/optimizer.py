@@ -48,7 +48,7 @@ class Optimizer(ABC):
 
     Attributes:
         history: All trials proposed so far.
-        costs: Predictor of the run times of queries, updated with each told trial.
+        costs: Predictor of the run times of queries, updated with each finished trial.
         has_partial_runs: Whether a race of the method's configurations starts with evaluations on
             part of the rows.
         memo: State that `replay` needs, as JSON values; None without such state.
@@ -171,7 +171,7 @@ class Optimizer(ABC):
         self._start, self._start_name = tuple(dict.fromkeys(start)), name
 
     def begin_after(self, prior: Prior) -> None:
-        """Evaluate `prior.start` again first, and use `prior.trials` in the models.
+        """Re-evaluate `prior.start` first, and use `prior.trials` in the models.
 
         A prior with many observations replaces a portfolio. If the prior is dropped, the portfolio
         runs after all. Raises ValueError if an ask was already made.

@@ -75,7 +75,7 @@ def used_plugins(names: Mapping[str, str]) -> tuple[UsedPlugin, ...]:
 
 @cache
 def check_plugins(used: tuple[UsedPlugin, ...]) -> None:
-    """Raise `BadInput`, with a remedy, if a plugin of a study is missing or different here."""
+    """Raise `BadInput`, with a remedy, if a study's plugin is missing or has changed."""
     for plugin in used:
         entry = REGISTRIES[plugin.kind].plugin(plugin.name)
         found = None if entry is None else _used(plugin.kind, entry)

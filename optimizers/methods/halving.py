@@ -11,8 +11,8 @@ Jamieson and Talwalkar 2016 (one bracket); Li et al. 2018, algorithm 1 (brackets
 
 Departures from the papers:
 
-- A rung is decided once all its runs have been told. Until the decision, free workers start the
-  next bracket, as in BOHB (Falkner et al. 2018).
+- A rung is decided once all its runs have ended. Until the decision, free workers start the next
+  bracket, as in BOHB (Falkner et al. 2018).
 - Trainings are resumed from the rung below.
 - Infeasible runs rank last, and failed runs drop out.
 - After the bracket with s = 0, brackets start again at s_max.
@@ -101,7 +101,7 @@ class Promote(Generic[Level]):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait until a pending trial is told.
+    """Wait until a pending trial ends.
 
     In the meantime, the method may propose a model's choice.
     """
@@ -113,7 +113,7 @@ class Done:
 
 
 def is_decided(runs: Sequence[Trial], enough: float = inf) -> bool:
-    """Return whether a rung is decided: all runs, or at least `enough` runs, have been told."""
+    """Return whether a rung is decided: all runs, or at least `enough` runs, have ended."""
     n_told = sum(t.is_told for t in runs)
     return n_told == len(runs) or n_told >= enough
 
@@ -248,8 +248,8 @@ def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
 class Bracket:
     """One bracket of successive halving.
 
-    A rung is decided once all its runs have been told. The best fraction 1/eta of the runs, at
-    least one, is then promoted. Failed runs drop out.
+    A rung is decided once all its runs have ended. The best fraction 1/eta of the runs, at least
+    one, is then promoted. Failed runs drop out.
 
     Attributes:
         number: Number of the bracket, from 0.

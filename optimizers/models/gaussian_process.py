@@ -41,12 +41,12 @@ class GaussianProcess:
         noise: Noise with q parameters.
         theta: Parameters of the kernel and of the noise, shape (p + q,).
         inputs: Inputs of the n observations, shape (n, d).
-        standardized: (targets - mean - offset) / scale, shape (n, t).
+        standardized: Standardized targets (targets - mean - offset) / scale, shape (n, t).
         offset: Mean of each target, shape (t,); 0 with a given mean.
         scale: Divisor of each target, shape (t,).
         mean: Given prior mean; None for a constant estimated by generalized least squares.
-        factor: L with LL' = K + noise, lower triangular, shape (n, n).
-        whitened: L^-1 [1, standardized], shape (n, 1 + t).
+        factor: Lower triangular matrix L with LL' = K + noise, shape (n, n).
+        whitened: Whitened targets L^-1 [1, standardized], shape (n, 1 + t).
         is_single: Whether the targets were given as a vector, in which case predictions are also
             vectors.
     """

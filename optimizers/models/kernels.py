@@ -23,13 +23,13 @@ Pullback = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One entry of theta.
+    """One component of the parameter vector theta.
 
     Attributes:
         name: Name of the parameter.
         start: Starting value in a fit.
-        lower: Lower bound.
-        upper: Upper bound.
+        lower: Lower bound of the parameter.
+        upper: Upper bound of the parameter.
         prior: Mean and standard deviation of the normal prior.
     """
 
@@ -213,7 +213,7 @@ class FallingNoise(Noise):
 def lengthscale_parameter(name: str, n_lengthscales: int) -> Parameter:
     """Return a lengthscale l in [0.03, 20] with ln l ~ N(ln 0.5 + max(0, ln(d/4)/2), 1).
 
-    `n_lengthscales` is d.
+    In the formula, d is `n_lengthscales`.
     """
     mean = float(np.log(0.5) + max(0.0, 0.5 * np.log(n_lengthscales / 4)))
     return Parameter.of_log(name, mean, 1.0, 0.03, 20.0)
@@ -322,7 +322,7 @@ class Conditional(Kernel):
     Args:
         choice: Column with the choice of the step.
         within: Kernel k over the hyperparameters; None to compare choices only.
-        correlation: logit rho.
+        correlation: Parameter logit rho.
     """
 
     def __init__(

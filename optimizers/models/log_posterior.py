@@ -54,7 +54,7 @@ def log_posterior(
         theta: Parameters of the kernel, followed by the q parameters of the noise.
         inputs: Inputs, shape (n, d).
         targets: Standardized targets, shape (n, t).
-        noise: Noise.
+        noise: Model of the noise.
         has_constant: Whether the mean is a constant estimated by generalized least squares instead
             of 0. The derivative of the likelihood with respect to this constant is 0.
     """

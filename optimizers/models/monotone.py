@@ -33,8 +33,8 @@ class Sites:
     """Sites exp(nu_i x_i - tau_i x_i^2 / 2) for s entries.
 
     Attributes:
-        precision: tau, shape (s,); at least 0, and 0 for a site without information.
-        shift: nu, shape (s,).
+        precision: Nonnegative precisions tau, 0 for a site without information, shape (s,).
+        shift: Shifts nu, shape (s,).
     """
 
     precision: Array
@@ -180,11 +180,11 @@ class MonotoneProcess:
         process: Process without the constraints on slopes.
         sites: Inputs of the s sites, shape (s, d).
         beliefs: Sites of expectation propagation.
-        half_slopes: L^-1 Cov(observations, slopes at the sites), shape (n, s).
+        half_slopes: Matrix L^-1 Cov(observations, slopes at the sites), shape (n, s).
         slope_mean: Means of the slopes by `process`, shape (s,).
         slope_covariance: Covariance B of the slopes by `process`, shape (s, s).
-        factor: L_E with L_E L_E' = I + Q B Q and Q = diag(sqrt(tau)), shape (s, s).
-        weights: h, shape (s,). The sites change means by Cov(f, slopes) h.
+        factor: Factor L_E with L_E L_E' = I + Q B Q and Q = diag(sqrt(tau)), shape (s, s).
+        weights: Vector h, shape (s,). The sites change means by Cov(f, slopes) h.
     """
 
     process: GaussianProcess

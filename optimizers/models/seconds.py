@@ -147,11 +147,11 @@ _Pair = tuple[str, str]
 
 
 class Costs:
-    """Predicts the run times of queries without cache, from the trials told so far.
+    """Predicts the run times of queries without cache, from the trials finished so far.
 
     Attributes:
         models: Ids of the last step's algorithms.
-        seen: Ids of the models in told trials that had started.
+        seen: Ids of the models in finished trials that were actually started.
     """
 
     def __init__(self, space: Space, objective: Objective) -> None:

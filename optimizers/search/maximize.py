@@ -206,7 +206,7 @@ class Fitted:
     """Parameters of a process, kept for the next ask.
 
     Attributes:
-        theta: Parameters.
+        theta: Values of the parameters.
         n: Number of observations in the fit; 0 if unknown.
     """
 

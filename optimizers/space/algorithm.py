@@ -26,7 +26,7 @@ class Flags:
             and value that make the estimator fail. In these cases, negative numbers are set to 0
             just before the step.
         output: Layout of the output: same as the input (`same`), always dense, or always sparse.
-        weights: How the estimator accepts class weights: by the constructor argument
+        weights: Way in which the estimator accepts class weights: by the constructor argument
             `class_weight`, by the argument `sample_weight` of `fit`, or not at all.
         stochastic: Whether the estimator has a parameter `random_state`.
         out_of_fold: Whether the output differs between training rows and identical new rows, as in
@@ -86,7 +86,7 @@ class Algorithm:
             parameter (`n_jobs`), or `openmp`. Results must not depend on the number of threads. By
             default, a fit uses one thread.
         kind: Model family. All models of a family need the same features.
-        class_weights: `"balanced"` if later steps should weight classes by inverse frequency.
+        class_weights: Value `"balanced"` if later steps should weight classes by inverse frequency.
         order: Names of steps in running order, if the algorithm is a choice of an `order_step`.
         ignores: Names of earlier steps whose choice does not affect this algorithm. If the
             algorithm is chosen, the ignored steps do nothing, so each needs a choice that does
@@ -227,7 +227,7 @@ class Step:
 
     Attributes:
         name: Name of the step and of its Prefect task, such as `rescale`.
-        algorithms: The choices, in the order of their columns in a one-hot path.
+        algorithms: Choices for the step, in the order of their columns in a one-hot path.
         fixed: Whether the step always runs with its only algorithm. Fixed steps are not part of a
             configuration and are not counted.
     """

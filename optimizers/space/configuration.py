@@ -44,7 +44,7 @@ def active_hyperparameters(
 
 
 def are_allowed(algorithm: Algorithm, values: Mapping[str, Value]) -> bool:
-    """Return whether no forbidden clause of an algorithm forbids the values."""
+    """Return whether an algorithm's forbidden clauses allow the values."""
     clauses = algorithm.hyperparameters.forbidden_clauses
     return not any(clause.is_forbidden_value(dict(values)) for clause in clauses)
 
@@ -58,7 +58,7 @@ class Choice:
     Attributes:
         algorithm: Id of the algorithm.
         values: Values by hyperparameter, sorted by name.
-        documents: The values as JSON.
+        documents: JSON form of the values.
     """
 
     algorithm: str
@@ -176,7 +176,7 @@ def default_configuration(space: Space, path: Path) -> Configuration:
 
 
 def is_allowed(space: Space, configuration: Configuration) -> bool:
-    """Return whether a configuration's values satisfy all forbidden clauses."""
+    """Return whether the forbidden clauses of all algorithms allow a configuration's values."""
     return all(
         are_allowed(space.step(step).algorithm(choice.algorithm), dict(choice.values))
         for step, choice in configuration.choices
@@ -192,7 +192,7 @@ def part_of(whole: int | None, asked: int | None, what: str) -> int | None:
 
     Args:
         whole: Number in a full evaluation; None if unknown.
-        asked: Requested number.
+        asked: Requested number of folds or epochs.
         what: Noun for the message, `folds` or `epochs`.
 
     Raises:

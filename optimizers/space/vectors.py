@@ -149,7 +149,7 @@ class Encoding:
     """Encoder of the configurations of one space.
 
     Attributes:
-        space: The space.
+        space: Space of the configurations.
         algorithms: Pair (step, algorithm) for each of the N columns of a one-hot path.
         columns: Triple (step, algorithm, hyperparameter) for each of the d columns of the cube.
     """

@@ -25,7 +25,7 @@ def code_table(
     """Return the descriptions and ancestors of codes and of all their ancestors.
 
     Args:
-        codes: The codes of the data.
+        codes: Codes that occur in the data.
         descriptions: Descriptions by code; other codes are ignored.
         parents: Parents by code; a code listed as its own parent is ignored.
         where: Name of the file with the parents, for messages.

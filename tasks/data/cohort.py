@@ -123,7 +123,7 @@ class Cohort:
         events: Columns patient_id, timestamp, event_id (categorical) and value, sorted by patient
             and time.
         labels: Columns patient_id, prediction_time, label (`case` or `control`).
-        truth: The planted signal, as JSON values.
+        truth: Planted signal as JSON values.
     """
 
     events: pd.DataFrame

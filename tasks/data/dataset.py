@@ -47,8 +47,8 @@ class Dataset:
     """A table (a frame of numbers and categories) or patient events, with one label per row.
 
     Attributes:
-        name: The user's name for the data set; does not affect the digest.
-        kind: `table` or `events`.
+        name: Name that the user gave to the data set, which does not affect the digest.
+        kind: Kind of the data: `table` or `events`.
         X: Features: a frame of n rows, or the events of n patients.
         y: Targets: positions in `classes`, or numbers to predict, shape (n,).
         classes: Classes in order; empty if the target is a number.

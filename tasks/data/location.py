@@ -50,7 +50,7 @@ class Location:
     """A file or folder.
 
     Attributes:
-        url: The location as the user named it.
+        url: URL or path as given by the user.
         filesystem: File system of the location.
         path: Path on that file system.
         gaps: Strings that count as missing in tables at the location.

@@ -202,7 +202,7 @@ def written_numbers(texts: Sequence[str], decimal: str = "") -> Found:
     """Find the numbers in distinct strings.
 
     Args:
-        texts: The strings.
+        texts: Distinct strings to search.
         decimal: Decimal mark in the rest of the table, if known.
     """
     found = {text: parts for text in texts if (parts := _parts(text)) is not None}

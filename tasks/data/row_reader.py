@@ -58,7 +58,7 @@ class UnreadableCell:
     Attributes:
         row: Position of the cell's row, counted from 0.
         column: Name of the cell's column.
-        value: The cell's value.
+        value: Value of the cell.
         expected: Description of the values that the column accepts.
     """
 
@@ -134,7 +134,7 @@ class RowReader(TransformerMixin, BaseEstimator):
     training. Unknown columns are ignored.
 
     Args:
-        columns: The columns, in the order of the features.
+        columns: Columns of the table, in the order of their features.
         missing: Strings that count as missing, in addition to the empty string.
     """
 

@@ -372,7 +372,7 @@ def target_of(
     """Encode the target as classes or numbers; strings of many different numbers become numbers.
 
     Args:
-        target: Target values.
+        target: Target values to encode.
         where: Name of the table in messages.
         predicts: Kind of prediction, `classification` or `regression`; None to infer the kind, with
             regression for many distinct numbers.

@@ -435,7 +435,7 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
     """Weighted mean of the probabilities of classifiers, or of votes if a classifier has none.
 
     Args:
-        members: Classifiers.
+        members: Classifiers to combine.
         weights: Non-negative weights, one per member; equal by default.
 
     Attributes:
@@ -480,7 +480,7 @@ class NumberEnsemble(RegressorMixin, _Ensemble):
     """Weighted mean of the predictions of regressors.
 
     Args:
-        members: Regressors.
+        members: Regressors to combine.
         weights: Non-negative weights, one per member; equal by default.
 
     Attributes:

@@ -116,7 +116,7 @@ def paired_comparison(
         metric: Metric of the loss.
         champion: Predictions of the current model.
         challenger: Predictions of the model that may replace the champion.
-        y: True classes by position, or numbers, shape (n,).
+        y: True class positions or true numbers, shape (n,).
         groups: Groups of dependent rows, shape (n,), or None; each group is in one block.
         n_classes: Number of classes, 0 for regression.
         margin: Improvement in loss that the challenger must exceed.

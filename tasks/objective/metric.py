@@ -49,7 +49,7 @@ class MetricDeclaration:
         title: Name of the printed number; if empty, the metric's name.
         lower: Smallest loss possible.
         upper: Largest loss possible.
-        score: scikit-learn's name for the score behind the loss; empty if there is none.
+        score: Name of the scikit-learn score behind the loss; empty if there is none.
         best_score: Score at a loss of 0; 0 if the score is the negated loss.
         losses_per_score: Change in loss when the score changes by 1.
         all_wrong: Loss if every row is wrong, for a metric that counts wrong rows; None for other

@@ -143,7 +143,7 @@ class ZMin:
         return PathArms(self._space, self._seed)
 
     def count(self, state: AdmmState, observed: PathObservations, rng: Generator) -> None:
-        """Update the bandit with the outcomes of pulls that were told since the last ask."""
+        """Update the bandit with the outcomes of pulls reported since the last ask."""
         row_of, values = observed.row_of(), observed.augmented(state)
         for number in [n for n in state.open if n in row_of]:
             state.open.remove(number)

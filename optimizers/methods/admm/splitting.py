@@ -3,8 +3,8 @@
 Liu, Ram et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI 2020), algorithms
 1 and 2, in scaled form: `dual` is lambda / rho. Each integer is represented by a position on a unit
 scale of its values. The loss is constant within a rounding cell, so the relaxed integer that
-minimizes the augmented term has a closed form. The best slack for a given constraint value has a
-closed form, too.
+minimizes the augmented term has a closed form. The best slack for a given constraint value also has
+a closed form.
 
 A position consists of theta, the projection delta of theta, and the multiplier lambda. Every
 algorithm keeps its positions, even while the algorithm is not chosen (eq. 9 and 11).
@@ -131,7 +131,7 @@ class PathObservations:
     """Told trials, complete and failed, in ADMM's units.
 
     Attributes:
-        trials: The n told trials.
+        trials: The n finished trials.
         losses: Scaled losses f, shape (n,), as a fraction of the metric's range. If the metric has
             no range, f is the distance from the best loss in interquartile ranges.
         quantities: Constrained quantities in units of their bounds, shape (n, M).
@@ -182,7 +182,7 @@ _UNKNOWN = 2.0
 
 
 def observations(history: History, objective: Objective, options: AdmmOptions) -> PathObservations:
-    """Return the told trials in ADMM's units.
+    """Return the finished trials in ADMM's units.
 
     Failed trials get the worst loss, and `_UNKNOWN` as the value of each quantity.
     """

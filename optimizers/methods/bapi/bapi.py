@@ -256,8 +256,8 @@ class Turn:
     def order(self) -> Order | None:
         """Return the next training to propose; None if no training is due.
 
-        The trainings of line 7 run between asks, so each ask re-enters the loop at the line that
-        the told trials call for.
+        The trainings of line 7 run between asks, so each ask re-enters the loop at the line
+        determined by the finished trials.
         """
         return self.initial() or self.evaluation() or self.plan() or self.end()
 
@@ -275,7 +275,7 @@ class Turn:
         return None
 
     def evaluation(self) -> Order | None:
-        """Line 7, algorithm 5: return the first told training that should continue."""
+        """Line 7, algorithm 5: return the first finished trial's training that should continue."""
         planned = list(self.memo.get("planned", ()))
         told = [n for n in planned if self.method.history[n].is_told]
         if not told:

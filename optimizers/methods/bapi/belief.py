@@ -1,8 +1,8 @@
 """GP_f and GP_c: the models of learning curves and of the run time of an epoch.
 
-The parameters are refitted once enough new trials have been told, and each ask conditions the
-models on the current curves. The models predict scores, which are transformed losses; higher scores
-are better.
+The parameters are refitted once enough new trials have ended, and each ask conditions the models on
+the current curves. The models predict scores, which are transformed losses; higher scores are
+better.
 """
 
 from collections.abc import Mapping, Sequence

@@ -30,10 +30,10 @@ class LearningCurve:
         t_max: Number of epochs of a full training.
         is_iterative: Whether the model trains in epochs. A fit of any other model counts as a full
             training.
-        epochs: The k epochs with a known loss, rising.
+        epochs: The k epochs with a known loss, in increasing order.
         losses: Lowest loss up to each of the k epochs.
         model_step: Name of the model's step.
-        is_infeasible: Whether the latest told trial violates a constraint.
+        is_infeasible: Whether the latest finished trial violates a constraint.
     """
 
     configuration: Configuration

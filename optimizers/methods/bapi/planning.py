@@ -46,7 +46,7 @@ class Design:
     The first configurations of the study form the design.
 
     Attributes:
-        epochs: Epochs of the rungs, rising.
+        epochs: Epochs of the rungs, in increasing order.
         counts: Number of configurations on each rung.
     """
 
@@ -184,7 +184,7 @@ def verdict(
 
     Args:
         done: Number of epochs done.
-        target: t_opt of the training.
+        target: Optimal number of epochs t_opt of the training.
         mean: Predicted mean score after `target` epochs.
         deviation: Standard deviation of the score after `target` epochs.
         deviation_now: Standard deviation of the score after `done` epochs.
@@ -203,7 +203,7 @@ class PlannedTraining:
     """One entry of a plan.
 
     Attributes:
-        number: Candidate number.
+        number: Number that identifies the candidate.
         epochs: Epoch up to which the candidate is trained.
         seconds: Predicted run time of the new epochs.
     """
@@ -248,7 +248,7 @@ class Prospects:
         Args:
             improvement: Joint improvement, which already includes pending trainings.
             fallback: Values that rank the candidates if all improvements are 0, shape (m,).
-            remaining: Remaining budget.
+            remaining: Budget left after pending trainings.
             horizon: Largest number of entries.
             quantum: Smallest number of new epochs in a training.
         """

@@ -56,12 +56,12 @@ class Observations:
     """Trials that have ended, ordered by number.
 
     Attributes:
-        trials: The n trials.
+        trials: The n trials that have ended.
         candidates: Configurations of the trials.
         inputs: Inputs of the processes with s as the last column, shape (n, width + 1).
         losses: Losses, shape (n,). A failed trial has the worst known loss, or nan before any loss
             is known.
-        log_seconds: ln of the seconds per fold without cache, shape (n,).
+        log_seconds: Logarithm of the seconds per fold without cache, shape (n,).
         older: Observations of earlier runs.
     """
 

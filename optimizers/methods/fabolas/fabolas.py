@@ -96,7 +96,7 @@ class Standing:
 
     Attributes:
         trials: Trial of each configuration on the most rows.
-        candidates: The configurations.
+        candidates: The n configurations.
         at_one: Inputs of the configurations at s = 1, shape (n, width + 1).
         mean: Predicted losses at s = 1, shape (n,).
         deviation: Standard deviations of the predicted losses, without noise, shape (n,).

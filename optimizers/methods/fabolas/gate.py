@@ -26,7 +26,7 @@ class Prediction:
 
     Attributes:
         reason: Reason for the evaluation: confirm, verify or search.
-        mean: Predicted mean.
+        mean: Mean of the prediction.
         deviation: Standard deviation of the prediction, including noise.
     """
 

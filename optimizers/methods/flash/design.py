@@ -82,7 +82,7 @@ class PathTable:
         candidates: Encoder of the space's configurations.
         shared: Shared values of the space; None if the space has none.
         best: Best shared values, used in first runs.
-        paths: The B paths.
+        paths: The B paths of the table.
         one_hot: One-hot paths, shape (B, N).
     """
 
