@@ -191,7 +191,7 @@ def part_of(whole: int | None, asked: int | None, what: str) -> int | None:
     """Return the number of folds or epochs as stored in a query, where None means all.
 
     Args:
-        whole: Number in a full evaluation; None if unknown.
+        whole: Number of folds or epochs in a full evaluation; None if unknown.
         asked: Requested number of folds or epochs.
         what: Noun for the message, `folds` or `epochs`.
 

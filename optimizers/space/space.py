@@ -61,7 +61,7 @@ def is_first_of_equal_orders(pipeline: Pipeline, steps: Sequence[Step]) -> bool:
 def closed_under_passthrough(
     steps: Sequence[Step], kept: Mapping[str, Collection[str]]
 ) -> dict[str, set[str]]:
-    """Return the algorithms in `kept` by step, adding choices that do nothing for ignored steps."""
+    """Return the algorithms in `kept` by step, and add no-op choices for ignored steps."""
     closed = {step.name: set(kept[step.name]) for step in steps}
     for step in reversed(steps):
         for algorithm in step.algorithms:

@@ -397,7 +397,7 @@ class CandidateSpace(Encoding):
         return np.array([self._canonical(tuple(row)) for row in algorithms.tolist()], dtype=np.intp)
 
     def can_run(self, algorithms: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return whether each of the paths, shape (n, K), can run, shape (n,)."""
+        """Return whether each path in `algorithms`, shape (n, K), can run."""
         return np.array([self._is_feasible(tuple(row)) for row in algorithms.tolist()], np.bool_)
 
     def _path(self, row: Sequence[int]) -> Path:

@@ -128,7 +128,7 @@ class AdmmState:
 
 @dataclass(frozen=True, slots=True)
 class PathObservations:
-    """Told trials, complete and failed, in ADMM's units.
+    """Finished trials, complete and failed, in ADMM's units.
 
     Attributes:
         trials: The n finished trials.

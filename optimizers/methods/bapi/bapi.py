@@ -299,7 +299,7 @@ class Turn:
         return None
 
     def plan(self) -> Order | None:
-        """Lines 5, 6 and 9: fit the models, plan the rest of the budget, and return the choice."""
+        """Lines 5, 6 and 9: fit the models, plan the remaining budget, and return the choice."""
         if not self.known:
             return None
         belief, kept = self.learner.learn(list(self.curves.values()), self.memo, self.rng)
@@ -349,7 +349,7 @@ class Turn:
 
     @cached_property
     def remaining(self) -> Remaining:
-        """The rest of the budget (lines 3, 4 and 10)."""
+        """The remaining budget (lines 3, 4 and 10)."""
         return Remaining.of(self.budget, self.curves.values())
 
     @cached_property

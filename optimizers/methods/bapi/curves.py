@@ -156,7 +156,7 @@ def chosen_epochs(
     other curves affect the choice.
 
     Args:
-        epochs: Epochs with a loss, rising; at least one.
+        epochs: Epochs with a loss, in increasing order; at least one.
         n_points: Number of epochs to choose.
         t_max: Number of epochs of a full training.
         of_time: Kernel of t.

@@ -91,7 +91,7 @@ class Sizes:
     Attributes:
         n_min: Number of training rows of the smallest subset (s = 0).
         n_max: Number of all training rows (s = 1); 64 if unknown.
-        shares: Allowed fractions of the rows, rising to 1. `of` chooses powers of 1/2, so that
+        shares: Allowed fractions of the rows, increasing to 1. `of` chooses powers of 1/2, so that
             trials of the same size share subsets and cached results.
         note: Note for users if subsets cannot be used.
     """
@@ -115,7 +115,7 @@ class Sizes:
 
     @property
     def first_shares(self) -> tuple[float, ...]:
-        """Small fractions of the rows for the initial design, rising."""
+        """Small fractions of the rows for the initial design, in increasing order."""
         least, largest = RULES.first_shares
         return tuple(q for q in self.shares[:-1] if least <= q <= largest) or self.shares[:1]
 

@@ -154,10 +154,10 @@ class PathTable:
 
     @cached_property
     def plain(self) -> list[int]:
-        """Numbers of the plainest path of each model.
+        """Number of the simplest path for each model.
 
-        The plainest path has no-op steps before the model where possible. If the table lacks the
-        plainest path, the most similar path is used.
+        The simplest path has no-op steps before the model where possible. If the table lacks the
+        simplest path, the most similar path is used.
         """
         *before, model = self.space.searched
         plain = tuple(step.simplest.id for step in before)

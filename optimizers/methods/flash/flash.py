@@ -12,7 +12,7 @@ Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analyti
 
 Departures of the default variant (`variant=paper` undoes all):
 
-- The design starts with the plainest path of each model.
+- The design starts with the simplest path for each model.
 - The first run of a path has default values.
 - Hyperparameters of steps common to all paths are searched like algorithms (see `SharedValues`).
   The first trials vary these values on the cheapest linear model and the cheapest boosted trees.
