@@ -8,7 +8,7 @@ If rows were copied, for example by a join or by oversampling, a model could lea
 test rows. Therefore all copies of a row stay on one side of the split. In a table with few possible
 rows, however, equal rows occur by chance. A table with chance repeats also contains rows that
 differ from a repeated row in only one column, and each value of a repeated row also occurs in other
-rows. Copied rows lack these signs.
+rows. Copied rows show neither sign of chance.
 """
 
 import warnings
