@@ -200,7 +200,7 @@ _LOADING = "it loads code that imports in its source do not name"
 
 @cache
 def _imported_by(text: str, package: str) -> tuple[frozenset[str], bool]:
-    """Return the imports of a source with their parents, and whether other code is loaded.
+    """Return a source's imports with their parents, and whether it loads code in other ways.
 
     Relative imports are resolved against `package`.
     """

@@ -156,7 +156,7 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
     """Return the rungs of a study, and the reason for their fidelity as text for users.
 
     If the number of rows is unknown, subsets are assumed to be possible. Raises ValueError if the
-    study does not support the requested fidelity or any partial evaluation.
+    study supports no partial evaluations, or does not support the requested fidelity.
     """
     eta, wanted = options.eta, options.fidelity
     n_subsets = _n_subsets(objective, eta)

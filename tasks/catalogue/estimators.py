@@ -297,5 +297,5 @@ def mlp_regressor(
 
 
 def kernel_svm_regressor(**arguments: Any) -> TransformedTargetRegressor:
-    """Return support vector regression of the standardized target, including epsilon."""
+    """Return support vector regression, with target and epsilon in standard deviations."""
     return TransformedTargetRegressor(SVR(**arguments), transformer=StandardScaler())

@@ -260,7 +260,7 @@ def _with_flat_names(source: Source) -> Source:
 
 
 def _with_target(frame: pd.DataFrame, where: str, source: Source) -> tuple[pd.DataFrame, list[str]]:
-    """Drop rows without a target if the user requested this; otherwise raise `BadInput`."""
+    """Drop rows without a target if the user requested this; otherwise reject such rows."""
     target = str(source.target)
     need_column(target, frame.columns, where)
     need_scalars(frame[target], where)

@@ -229,7 +229,7 @@ class EpochTraining:
         return self.epochs if self._loss is None else len(self.curve)
 
     def predictions(self, epoch: int) -> Predictions | None:
-        """Return the held-out predictions after an epoch; with passes, only after the last one.
+        """Return the held-out predictions after an epoch; None for any pass but the last.
 
         Raises `InvalidPredictions` if predictions are not finite.
         """

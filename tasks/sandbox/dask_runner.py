@@ -329,7 +329,7 @@ class DaskTask:
 
     @property
     def memory_bytes(self) -> int:
-        """This task's share of the memory of the worker (of the machine without a worker)."""
+        """This task's share of the worker's memory, or of the machine's memory without a worker."""
         if self._worker is None:
             return share_of_memory(1)
         own = self._worker.memory_manager.memory_limit or MEMORY_LIMIT
