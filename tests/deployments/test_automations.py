@@ -44,7 +44,7 @@ def test_events_of_a_series_have_the_series_as_resource(sent) -> None:
     assert (data["rows_added"], list(data["columns_differing"])) == (2, ["exported"])
 
 
-def test_event_that_cannot_be_sent_fails_nothing(monkeypatch, caplog) -> None:
+def test_unsendable_event_causes_no_failure(monkeypatch, caplog) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError("no")
 
@@ -54,7 +54,7 @@ def test_event_that_cannot_be_sent_fails_nothing(monkeypatch, caplog) -> None:
     assert "champion-changed" in caplog.text
 
 
-def test_nothing_is_sent_without_a_server(sent) -> None:
+def test_no_event_is_sent_without_a_server(sent) -> None:
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         send_event("series", "s", "champion-changed", **CHAMPION)
     assert sent == []

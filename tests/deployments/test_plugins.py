@@ -71,7 +71,9 @@ def test_study_uses_every_plugin_of_a_distribution(prefect_tune, extras, study, 
     assert json.loads(resumed.stdout)["n_trials"] == 2
 
 
-def test_worker_with_another_version_is_refused(prefect_tune, extras, study, tmp_path) -> None:
+def test_worker_with_another_plugin_version_is_refused(
+    prefect_tune, extras, study, tmp_path
+) -> None:
     other = install(tmp_path / "other", "1.1")
     variables = {"PYTHONPATH": str(other), "PREFECT_TUNE_HOME": str(tmp_path / "home")}
     with external_cluster(tmp_path / "dask", **variables) as external:

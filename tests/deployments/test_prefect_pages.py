@@ -88,7 +88,7 @@ def shows(page: Any, *texts: str) -> None:
         expect(page.locator("body")).to_contain_text(text)
 
 
-def test_run_page_shows_steps_and_artifacts_and_its_summary_loads_nothing(
+def test_run_page_shows_steps_and_artifacts_and_the_summary_loads_no_external_url(
     page, pages, flow_run_id
 ) -> None:
     page.goto(f"{pages}/runs/flow-run/{flow_run_id}?tab=TaskRuns")

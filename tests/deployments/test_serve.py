@@ -162,7 +162,7 @@ def test_deployments_have_forms_and_keep_schedules_across_restarts(server, monke
 
 
 @pytest.mark.slow
-def test_run_can_be_suspended_resumed_and_canceled_and_completed_by_another(served) -> None:
+def test_run_can_be_suspended_resumed_canceled_and_completed_by_a_new_run(served) -> None:
     run = start(served, "s")
     wait_for(lambda: served.n_told("s") >= 1, LONG)
     suspend(served, run)
@@ -187,7 +187,7 @@ def test_run_can_be_suspended_resumed_and_canceled_and_completed_by_another(serv
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_run_resumed_at_once_waits_for_its_former_process(served) -> None:
+def test_immediately_resumed_run_waits_for_the_former_process(served) -> None:
     run = start(served, "twice", trials=12)
     wait_for(lambda: served.n_told("twice") >= 1, LONG)
     suspend(served, run)
@@ -197,7 +197,7 @@ def test_run_resumed_at_once_waits_for_its_former_process(served) -> None:
 
 
 @pytest.mark.full
-def test_command_ends_if_its_run_is_canceled_in_the_ui(server, tmp_path) -> None:
+def test_canceling_a_run_in_the_ui_ends_the_command(server, tmp_path) -> None:
     space = tmp_path / "slow.py"
     space.write_text(SLEEPING.format(seconds=0.4))
     words = ("run", write_table(tmp_path), "--target", "target", "--space", f"{space}:space")
@@ -251,7 +251,7 @@ def test_failed_scheduled_study_calls_a_webhook(served, tmp_path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_one_ctrl_c_ends_the_study_and_all_processes(served) -> None:
+def test_single_ctrl_c_ends_the_study_and_all_processes(served) -> None:
     start(served, "ended")
     wait_for(lambda: served.n_told("ended") >= 1, LONG)
     family = served.family()

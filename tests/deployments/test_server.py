@@ -156,7 +156,7 @@ def test_running_server_is_shared_and_a_killed_server_is_replaced(no_address) ->
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_server_gets_event_services_unless_others_use_it(no_address) -> None:
+def test_unshared_server_is_replaced_by_a_server_with_event_services(no_address) -> None:
     with local_server(keep=True):
         without = server_of(no_address)
     n_threads = threading.active_count()
@@ -170,7 +170,7 @@ def test_server_gets_event_services_unless_others_use_it(no_address) -> None:
 
 
 @pytest.mark.slow
-def test_new_home_gets_all_tables(tmp_path) -> None:
+def test_new_home_has_all_database_tables(tmp_path) -> None:
     prepare_template()
     seed_database(tmp_path)
     with closing(sqlite3.connect(tmp_path / "prefect.db")) as connection:
@@ -203,7 +203,7 @@ def test_killed_copy_of_the_template_leaves_no_database(tmp_path, monkeypatch) -
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_server_of_a_home_with_an_odd_name_keeps_its_files_there(no_address, monkeypatch) -> None:
+def test_server_stores_all_files_in_a_home_with_an_unusual_name(no_address, monkeypatch) -> None:
     folder = no_address / "50% of #1; which?"
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(folder))
     with local_server() as url:
@@ -212,9 +212,7 @@ def test_server_of_a_home_with_an_odd_name_keeps_its_files_there(no_address, mon
     assert (folder / "server" / "prefect.db").stat().st_size > 100_000
 
 
-def test_existing_database_stays_and_gets_block_types_of_this_version(
-    tmp_path, monkeypatch
-) -> None:
+def test_existing_database_is_kept_and_gets_current_block_types(tmp_path, monkeypatch) -> None:
     (tmp_path / "prefect.db").write_text("mine")
     seed_database(tmp_path)
     assert (tmp_path / "prefect.db").read_text() == "mine"
@@ -225,7 +223,7 @@ def test_existing_database_stays_and_gets_block_types_of_this_version(
     assert not has_block_types(tmp_path)
 
 
-def test_process_with_a_reused_pid_is_left_alone(tmp_path) -> None:
+def test_unrelated_process_with_a_reused_pid_is_not_killed(tmp_path) -> None:
     ours = {"pid": os.getppid(), "started": process_start(os.getppid())}
     note = {**ours, "url": "http://127.0.0.1:4242/api"}
     (tmp_path / "server.json").write_text(json.dumps(note))
@@ -279,7 +277,7 @@ def sockets(routes: Any) -> Iterator[str]:
         yield from sockets(getattr(getattr(route, "original_router", route), "routes", ()))
 
 
-def test_server_tells_another_user_nothing_and_accepts_no_change(server) -> None:
+def test_server_refuses_reads_and_changes_by_other_users(server) -> None:
     basic = b64encode(SECRETS[server].encode()).decode()
     document = json.load(asked(server, "/openapi.json", Authorization=f"Basic {basic}"))
     paths = {path: list(methods) for path, methods in document["paths"].items()}
@@ -324,7 +322,7 @@ def test_owner_can_use_the_server_from_another_shell_as_printed(tmp_path) -> Non
 
 
 @pytest.mark.full
-def test_command_without_the_secret_says_which_variable_is_missing(server, tmp_path) -> None:
+def test_command_without_the_secret_names_the_missing_variable(server, tmp_path) -> None:
     SECRETS.pop(server)
     try:
         command = ("run", write_table(tmp_path), *QUICK_OPTIONS, "--target", "target")
@@ -336,7 +334,7 @@ def test_command_without_the_secret_says_which_variable_is_missing(server, tmp_p
     assert "Traceback" not in done.stderr
 
 
-def test_secret_is_in_a_single_file_that_others_cannot_read(server, home) -> None:  # noqa: ARG001
+def test_secret_is_in_a_single_file_unreadable_to_other_users(server, home) -> None:  # noqa: ARG001
     word = read_secret(home / "server").partition(":")[2]
     assert len(word) > 30
     commands = " ".join(" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"]))
@@ -351,7 +349,7 @@ def test_secret_is_in_a_single_file_that_others_cannot_read(server, home) -> Non
     assert (home / "server" / "prefect.db-wal").exists()
 
 
-def test_secret_that_others_could_read_is_replaced(tmp_path) -> None:
+def test_secret_readable_by_other_users_is_replaced(tmp_path) -> None:
     first = made_secret(tmp_path)
     assert made_secret(tmp_path) == first
     assert (tmp_path / "auth").stat().st_mode & 0o777 == 0o600

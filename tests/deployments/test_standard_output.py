@@ -69,7 +69,7 @@ def studied(server, data, own_home) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_standard_output_of_a_run_is_only_the_result(server, own_home, studied) -> None:
+def test_run_writes_only_the_result_to_standard_output(server, own_home, studied) -> None:
     assert json.loads(studied.stdout)["study"] == "s"
     assert "IMPORTED" in studied.stderr  # by the command itself, to who wrote the space
     assert not {"FITTING", "PREDICTING"} & set(studied.stderr.split())
@@ -85,7 +85,7 @@ def test_standard_output_of_a_run_is_only_the_result(server, own_home, studied) 
 
 @pytest.mark.full
 @pytest.mark.usefixtures("studied")
-def test_standard_output_of_other_commands_is_only_the_result(server, data, own_home) -> None:
+def test_other_commands_write_only_results_to_standard_output(server, data, own_home) -> None:
     program = """
 import os, sys
 from prefect_tune.deployments.cli.command import main

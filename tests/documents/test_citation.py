@@ -13,7 +13,7 @@ CITATION = DOCS / "CITATION.cff"
 
 
 @pytest.mark.tools
-def test_citation_is_valid_and_up_to_date() -> None:
+def test_citation_file_is_valid_and_up_to_date() -> None:
     command = ("check_jsonschema", "--builtin-schema", "vendor.citation-file-format", CITATION)
     subprocess.run([sys.executable, "-m", *command], check=True)
     cited = yaml.safe_load(CITATION.read_text())

@@ -35,7 +35,7 @@ def shown_by(command: Path, home: Path) -> str:
 
 
 @pytest.mark.timeout(900)
-def test_demo_runs(clone, tmp_path) -> None:
+def test_demo_command_runs(clone, tmp_path) -> None:
     printed = shown_by(clone / "deployments" / "demo", tmp_path)
     assert re.search(r"best(: trial| single trial) \d", printed)  # alone or with others
 

@@ -12,7 +12,7 @@ from processes import environment
 
 @pytest.mark.full
 @pytest.mark.parametrize("position", range(len(programs())))
-def test_programs_run_as_written(position, server, tmp_path) -> None:
+def test_documented_programs_run_as_written(position, server, tmp_path) -> None:
     write_inputs(tmp_path)
     program = programs()[position]
     if "load_study(" in program or "model.pkl" in program:

@@ -11,7 +11,7 @@ from documents.pages import DOCS
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 
-def test_site_has_all_pages_and_loads_nothing_from_elsewhere(tmp_path) -> None:
+def test_site_has_all_pages_and_loads_no_external_resource(tmp_path) -> None:
     """Built like `deployments/docs/build`: strict, so a warning is a failure."""
     settings = DOCS / "mkdocs.yml"
     subprocess.run(

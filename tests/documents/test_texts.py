@@ -60,7 +60,7 @@ def test_links_of_the_pypi_page_are_absolute() -> None:
     assert [link for link in links if not link.startswith("https://")] == []
 
 
-def test_map_in_contributing_names_existing_files_and_folders() -> None:
+def test_contributing_guide_names_only_existing_files_and_folders() -> None:
     named = re.findall(r"`(?!build/)([\w.-]+/[\w./-]*)`", CONTRIBUTING.text)
     assert len(named) > 60
     assert [path for path in named if not (ROOT / path.replace("NAME", "flash")).exists()] == []
@@ -72,7 +72,7 @@ def test_options_of_methods_match_their_declarations() -> None:
     assert written == {m: option_table(m) for m in METHODS if (PAGES / f"{m}.md").exists()}
 
 
-def test_overview_matches_the_declarations_of_methods() -> None:
+def test_overview_of_methods_matches_the_declarations() -> None:
     rows = re.findall(
         r"^\| ((?:`\w+`(?:, )?)+) \| (.*) \|$", (PAGES / "index.md").read_text(), re.MULTILINE
     )

@@ -78,13 +78,13 @@ def test_catalogs_have_stable_fields(run) -> None:
 
 
 @pytest.mark.parametrize("group", [(), ("artifacts",)])
-def test_group_without_a_command_prints_only_the_help_of_the_group(run, group) -> None:
+def test_command_group_without_a_command_prints_the_help_of_the_group(run, group) -> None:
     result = run(*group)
     assert result.stderr.rstrip() == run(*group, "--help").stdout.rstrip()
 
 
 @pytest.mark.parametrize("of", ["spaces", "methods"])
-def test_unknown_name_is_an_error_with_the_nearest_name(run, of) -> None:
+def test_unknown_name_is_an_error_that_suggests_the_nearest_name(run, of) -> None:
     result = run(of, "flahs")
     assert result.exit_code == 2
     assert "'flahs'" in result.stderr
@@ -188,7 +188,7 @@ def test_other_shells_complete_methods_with_their_purpose(home, shell) -> None:
         ("export responders", "mod", ["file mod"]),
     ],
 )  # fmt: skip
-def test_values_are_completed(home, line, incomplete, expected) -> None:
+def test_option_values_are_completed(home, line, incomplete, expected) -> None:
     assert completed(home, line, incomplete) == expected
 
 
@@ -200,7 +200,7 @@ def test_completion_reads_only_local_folders(home, store, monkeypatch, tmp_path)
     assert completed(home, f"show --store {home}/store", "r") == ["readmit", "responders"]
 
 
-def test_unreadable_store_completes_no_names(home) -> None:
+def test_unreadable_store_yields_no_completions(home) -> None:
     index = home / "store" / "index.sqlite"
     with sqlite3.connect(index) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -265,7 +265,7 @@ def test_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_output_appears_when_complete_and_not_at_all_after_an_error(
+def test_output_file_appears_only_when_complete_and_never_after_an_error(
     tmp_path,
 ) -> None:
     file, folder = tmp_path / "out.csv", tmp_path / "new" / "out"

@@ -70,7 +70,7 @@ def test_cached_steps_of_folds_and_of_all_rows_are_shown(ended, check_printed) -
     check_printed("\n\n".join(head), "artifacts_show", ended.folder)
 
 
-def test_fields_of_json_are_stable(ended, tmp_path, check_fields) -> None:
+def test_json_fields_are_stable(ended, tmp_path, check_fields) -> None:
     key = ended.run.json("artifacts", "ls", "--step", "encode", "--study", "s")[0]["key"]
     commands = [
         "show s", "show h", "show s --trial 1", "trials s", "study ls", "artifacts ls",
@@ -188,7 +188,7 @@ show s --trial 12 --code
 """
 
 
-def test_mistake_of_a_user_is_one_message_with_exit_code_2(
+def test_user_mistake_gives_a_single_message_and_exit_code_2(
     ended, tmp_path, monkeypatch, check_printed
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -292,7 +292,7 @@ def test_study_without_a_model_exports_nothing(ended, tmp_path, check_fields) ->
     assert not (tmp_path / "m.md").exists()
 
 
-def test_card_never_replaces_a_foreign_file(ended, tmp_path: Path, monkeypatch) -> None:
+def test_model_card_never_replaces_another_file(ended, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(exported, "export", lambda *_: pytest.fail("there was work before"))
     (tmp_path / "README.md").write_text("# Notes\n\n## Intended use\n\nmine\n")
     done = ended.run("export", "s", tmp_path / "README.pkl")
@@ -301,7 +301,7 @@ def test_card_never_replaces_a_foreign_file(ended, tmp_path: Path, monkeypatch) 
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
 
 
-def test_printed_lines_load_a_skops_file(ended, tmp_path: Path) -> None:
+def test_printed_code_loads_the_exported_skops_file(ended, tmp_path: Path) -> None:
     lines = ended.run("export", "s", tmp_path / "m.skops").stdout.splitlines()
     start = next(i for i, line in enumerate(lines) if "import skops.io" in line)
     end = next(i for i, line in enumerate(lines) if "skops.io.load(" in line)

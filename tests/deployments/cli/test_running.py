@@ -26,7 +26,7 @@ SMALL = ("--target", "target", "--space", "small", "--workers", 1, "--no-race")
 
 
 @pytest.mark.usefixtures("server")
-def test_command_prepares_the_study_and_its_flow_takes_over(run, tmp_path, monkeypatch) -> None:
+def test_flow_takes_over_the_study_prepared_by_the_command(run, tmp_path, monkeypatch) -> None:
     """Input is read once and nothing is reported twice, for a new study and a resumed one."""
     prepared_by_the_flow = "prefect_tune.flows.tune.prepare_run"
     monkeypatch.setattr(prepared_by_the_flow, lambda *_, **__: pytest.fail("again"))
@@ -189,7 +189,7 @@ def walk() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("walk")
-def test_catalog_help_and_forms_list_a_method_of_a_user(run, check_printed) -> None:
+def test_user_method_is_listed_by_catalog_help_and_forms(run, check_printed) -> None:
     assert run("methods").stdout.count(WALK.purpose) == 1
     check_printed(run("methods", "walk").stdout, "method_of_a_user")
     assert run.json("methods", "walk")["honors_constraints"] is True

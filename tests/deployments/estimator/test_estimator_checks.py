@@ -67,7 +67,7 @@ def test_scikit_learn_check_passes(estimator: PipelineSearch, check: Callable[..
     check(estimator)
 
 
-def test_decision_function_exists_only_if_the_fitted_model_has_one() -> None:
+def test_search_has_a_decision_function_only_if_the_fitted_model_does() -> None:
     """Before a fit, the consistency check of scikit-learn finds none, so this test repeats it."""
     X, y = make_blobs(60, centers=[(2, 2), (4, 4)], random_state=0)
     linear, neighbors = search("classification"), search("classification", "neighbors")

@@ -65,7 +65,7 @@ def test_best_estimator_is_the_exported_model_and_pickles(fitted) -> None:
     assert steps[0] == steps[1]
 
 
-def test_fit_on_other_rows_extends_a_study_only_on_its_stored_rows() -> None:
+def test_fit_on_other_rows_extends_a_study_only_on_the_stored_rows() -> None:
     search(study="own", trials=1).fit(*rows())
     X, y = rows(seed=1)
     with pytest.raises(BadInput, match="stored"):
@@ -122,7 +122,7 @@ def test_target_may_have_the_name_of_a_column() -> None:
     assert target_of(search(), y.rename("mine"), X, None).name == "mine"
 
 
-def test_failed_trials_are_nan_and_last() -> None:
+def test_failed_trials_have_nan_scores_and_rank_last() -> None:
     X, y = rows()
     results = search(trials=2, space=f"{SPACES}:half_fail").fit(X[["a"]].fillna(0), y).cv_results_
     failed = results["param_fit model"] == "complementnb"  # which takes no negative numbers
@@ -186,7 +186,7 @@ def test_regression_is_inferred_from_the_target() -> None:
     assert np.isfinite(found.score(X.to_numpy(dtype=object), y))
 
 
-def test_unfitted_search_is_a_classifier_or_regressor_by_its_parameters() -> None:
+def test_parameters_decide_whether_an_unfitted_search_is_a_classifier() -> None:
     assert is_classifier(search())
     for numbers in ({"predicts": "regression", "space": None}, {"metric": "r2"}):
         assert is_regressor(search(**numbers))
@@ -225,7 +225,7 @@ X, Y = rows(30)
         ({}, {"folds": 31}, "31 folds"),
     ],
 )
-def test_unusable_input_is_named_before_any_work(given, changes, message) -> None:
+def test_unusable_input_is_reported_before_any_work(given, changes, message) -> None:
     before = len(flow_runs())
     with pytest.raises(ValueError, match=message):
         search(**changes).fit(**{"X": X, "y": Y, **given})
@@ -285,5 +285,5 @@ PipelineSearch(**quick).fit(*load_iris(return_X_y=True))
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_fit_leaves_processes_and_console_of_a_program_alone(tmp_path: Path) -> None:
+def test_fit_does_not_disturb_processes_or_console_of_the_calling_program(tmp_path: Path) -> None:
     assert assert_own_processes_work(IN_PROGRAM, tmp_path) == []

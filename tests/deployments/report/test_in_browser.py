@@ -74,7 +74,7 @@ def background(page) -> str:
     return color
 
 
-def test_report_of_a_study_answers_on_its_first_screen_in_light_and_dark_mode(
+def test_first_screen_of_a_report_shows_the_result_in_light_and_dark_mode(
     chromium, report_file
 ) -> None:
     reported = opened(chromium, report_file)

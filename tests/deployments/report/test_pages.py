@@ -76,7 +76,7 @@ def test_page_of_a_study_equals_the_golden_file(file_regression) -> None:
     file_regression.check(parsed(study_page(full(N_FEW))).lines, extension=".txt")
 
 
-def test_page_of_a_failed_study_names_its_own_store(file_regression) -> None:
+def test_page_of_a_failed_study_names_the_store_in_every_command(file_regression) -> None:
     """All suggested commands name the store."""
     report = failed()
     own = {"store_options": ("--store", "s3://b/my store"), "usefulness": USELESS}
@@ -170,7 +170,7 @@ def test_study_without_a_model_names_the_reason() -> None:
 
 
 @pytest.mark.parametrize("loss", [25.0, 26.0])
-def test_verdict_has_the_interval_of_the_same_loss(loss) -> None:
+def test_verdict_shows_an_interval_only_for_the_displayed_loss(loss) -> None:
     report = full(N_FEW)
     tested = replace(report, summary=replace(report.summary, test_loss=loss))
     assert ("95% interval" in verdict(tested)) == (loss == 25.0)  # others are left out of the loss
@@ -179,7 +179,7 @@ def test_verdict_has_the_interval_of_the_same_loss(loss) -> None:
 
 
 @pytest.mark.parametrize("target", ["classes", "numbers"])
-def test_page_of_a_table(file_regression, target) -> None:
+def test_page_of_a_model_of_a_table_equals_the_golden_file(file_regression, target) -> None:
     model = made_up.of_table() if target == "classes" else made_up.of_numbers()
     summary = replace(SUMMARY, is_of_events=False)
     page = study_page(replace(full(N_FEW), model=model, summary=summary))
@@ -187,7 +187,7 @@ def test_page_of_a_table(file_regression, target) -> None:
     file_regression.check(parsed(kept).lines, extension=".txt")
 
 
-def test_many_classes_and_columns_are_counted() -> None:
+def test_page_counts_classes_and_columns_beyond_the_rows_shown() -> None:
     some, n = made_up.of_table(), 500
     labels = [f"class {k}" for k in range(n)]
     columns = pd.concat([some.tables["columns"].iloc[[0]]] * 2_000)
@@ -200,7 +200,7 @@ def test_many_classes_and_columns_are_counted() -> None:
     assert "The first 200 of 2,000 rows." in text
 
 
-def test_figures_of_many_points_show_a_sample_and_its_size() -> None:
+def test_figure_of_many_points_shows_a_sample_and_the_sample_size() -> None:
     figure = sections_of(full())["search"].parts[0]
     n_shown = sum(len(trace.x) for trace in figure.plot.data[:2])
     assert 1_600 < n_shown < 2_010

@@ -138,7 +138,7 @@ def test_saved_seconds_are_equal_in_report_show_and_running_study(
     assert steps["load_seconds"].tolist() == [0.75, 0.25, 0.5]
 
 
-def test_trade_off_has_the_undominated_full_trials() -> None:
+def test_trade_off_lists_only_undominated_full_trials() -> None:
     pairs = [(1, 5), (2, 3), (2, 4), (3, 3), (4, 1), (4, 1), (5, 0)]
     trials = [
         ended(n, float(loss), seed=0, constraints={"latency_us": value, IMPACT: -value})

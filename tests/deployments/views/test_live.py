@@ -91,7 +91,7 @@ def test_lines_and_screens_of_a_study_equal_the_golden_file(capsys, file_regress
 
 @pytest.mark.parametrize(("columns", "lines"), [(20, 5), (60, 50), (200, 3)])
 @pytest.mark.parametrize("n_running", [0, 16])
-def test_study_fits_into_any_terminal(columns, lines, n_running) -> None:
+def test_display_of_a_study_fits_into_any_terminal(columns, lines, n_running) -> None:
     failure = "trial   7  failed  " + 30 * "no rows "
     seen = drawn(running(n_running), failure, columns=columns, lines=lines)
     assert seen[0].startswith("best error")

@@ -97,7 +97,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def test_studies_equal_the_golden_file(show) -> None:
+def test_displayed_studies_equal_the_golden_file(show) -> None:
     for title, changes in STUDIES.items():
         view = study_view(**changes)
         show(title, print_summary, view)
@@ -177,7 +177,7 @@ def explain(
     )  # fmt: skip
 
 
-def test_trial_equals_the_golden_file(show) -> None:
+def test_displayed_trials_equal_the_golden_file(show) -> None:
     reason = {"phase": "tuning", "text": "best [EI]"}
     show("beside the best trial", explain, moments=Moments(0.0, 0.0, reason=reason))
     show("the best trial", explain, best=TRIAL, members=[4])
@@ -198,7 +198,7 @@ WAITING = {
 }  # fmt: skip
 
 
-def test_lists_equal_the_golden_file(show) -> None:
+def test_displayed_lists_equal_the_golden_file(show) -> None:
     of_study = plan(folds=3, epochs=50)
     evaluation = {"loss": 12.5, "cost_seconds": 2.0, "constraints": {}, "steps": []}
     hits = [{"hit": hit} for hit in (True, False)]
