@@ -26,7 +26,7 @@ def in_loop(work: Callable[[], Any]) -> Any:
     return asyncio.run(called())
 
 
-def test_work_in_an_event_loop_runs_in_another_thread_with_observer_and_errors() -> None:
+def test_flow_called_in_an_event_loop_runs_in_another_thread() -> None:
     async def here() -> int:
         return threading.get_ident()
 
@@ -46,7 +46,7 @@ def collect_nothing() -> None:
 
 
 @pytest.mark.parametrize("wait_for_workers", [collect_nothing, check_interrupted])
-def test_interrupt_ends_the_work_at_its_next_wait(wait_for_workers) -> None:
+def test_interrupt_ends_the_flow_at_the_next_wait(wait_for_workers) -> None:
     ended = []
 
     def work() -> None:
@@ -77,7 +77,7 @@ def test_interrupt_ends_the_work_at_its_next_wait(wait_for_workers) -> None:
 GIVEN = {"data": "https://host/t.csv?sig=***", "study": "one", "trials": 3}
 
 
-def test_prepared_study_is_taken_once_by_the_same_thread_and_parameters() -> None:
+def test_prepared_study_is_used_once_and_only_by_the_same_thread_and_parameters() -> None:
     """The signature of an address does not count, nor does a copy in another process."""
     handover: Handover[str] = Handover()
     with handover.offered(GIVEN | {"data": "https://host/t.csv?sig=geheim"}, "prepared"):

@@ -58,7 +58,7 @@ def silent_server() -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("server")
-def test_flow_run_page_has_the_lines_of_show_and_the_progress(
+def test_flow_run_page_has_the_output_of_show_and_the_progress(
     study, heard, monkeypatch, file_regression
 ) -> None:
     monkeypatch.setattr(module, "_LEAST_SECONDS", 0.0)
@@ -94,7 +94,7 @@ def page(study, heard, monkeypatch) -> FlowRunPage:
     return FlowRunPage(study, heard, PROGRESS, OutageNote(heard))
 
 
-def test_server_that_never_answers_delays_nothing(page, heard, silent_server) -> None:
+def test_unresponsive_server_does_not_delay_the_study(page, heard, silent_server) -> None:
     with temporary_settings({PREFECT_API_URL: silent_server}):
         page.update()
         for number in range(50):
@@ -127,7 +127,7 @@ def test_summary_shows_strings_of_users_literally() -> None:
     assert "\u202e" not in summary(view)
 
 
-def test_study_names_give_distinct_valid_keys_of_prefect_artifacts() -> None:
+def test_study_names_map_to_distinct_valid_prefect_artifact_keys() -> None:
     names = ["responders", "A.b", "a_b", "a-b", "a.b", "-", "x" * 100]
     keys = {artifact_key(name, "trials") for name in names}
     assert len(keys) == len(names)

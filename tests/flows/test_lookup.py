@@ -16,7 +16,7 @@ from prefect_tune.storage.schema import trial_table
 from prefect_tune.storage.series import Series, SeriesRun, SeriesTable, series_lease
 
 
-def test_series_stands_for_its_newest_study(tmp_path) -> None:
+def test_name_of_a_series_refers_to_the_newest_study(tmp_path) -> None:
     context = context_of(tmp_path)
     store, series = store_of(context), Series("nights", 0.0, {})
     assert store.leases.acquire(series_lease("nights"))
@@ -28,7 +28,7 @@ def test_series_stands_for_its_newest_study(tmp_path) -> None:
     assert study_or_newest(store, "nights").name == "nights-2"
 
 
-def test_damaged_study_hides_no_cached_step_of_another(tmp_path) -> None:
+def test_damaged_study_hides_no_cached_step_of_another_study(tmp_path) -> None:
     context = context_of(tmp_path)
     store, key = store_of(context), "a" * 64
     step = StepCost("fit model", 0, 1.0, 0.0, hit=False, key=key)

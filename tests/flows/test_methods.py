@@ -22,7 +22,9 @@ def next_of(optimizer: Optimizer) -> list[Query]:
     return queries
 
 
-def test_study_continues_where_it_stopped_and_ends_in_a_model(tmp_path, monkeypatch) -> None:
+def test_resumed_study_continues_with_the_same_proposals_and_ends_with_a_model(
+    tmp_path, monkeypatch
+) -> None:
     given = {"data": str(write_table(tmp_path)), "target": "target", "space": "small"}
     given |= {"method": "flash"}
     asking: list[Optimizer] = []
@@ -49,7 +51,7 @@ def test_study_continues_where_it_stopped_and_ends_in_a_model(tmp_path, monkeypa
     assert all(isinstance(line, str) for line in lines)
 
 
-def test_promoted_configuration_in_a_race_reuses_its_first_fold(tmp_path) -> None:
+def test_promoted_configuration_in_a_race_reuses_the_first_fold(tmp_path) -> None:
     data = {"data": str(write_table(tmp_path)), "target": "target", "space": "small"}
     done = searched(tmp_path, trials=10, fit=False, race=True, **data)
     history = Study(done.store, done.name).optimizer.history

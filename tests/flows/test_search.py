@@ -213,7 +213,7 @@ class Searched:
             self.reason = search.run()
 
 
-def test_all_trials_are_asked_and_told_with_every_worker_busy() -> None:
+def test_search_keeps_every_worker_busy_until_all_trials_are_done() -> None:
     done = Searched(trials=5)
     assert done.reason == "all trials are done"
     assert done.study.numbers("complete") == [0, 1, 2, 3, 4]
@@ -241,7 +241,7 @@ class Changes(Heard):
     ("change", "error", "complete", "waiting"),
     [("is_suspended", Pause, [0, 1], []), ("is_ended", Abort, [0], [1])],
 )
-def test_suspended_run_finishes_its_trials_unless_resumed_elsewhere(
+def test_suspended_run_finishes_running_trials_unless_resumed_elsewhere(
     change, error, complete, waiting
 ) -> None:
     requests = RunRequests()
@@ -251,7 +251,7 @@ def test_suspended_run_finishes_its_trials_unless_resumed_elsewhere(
     assert len(done.study.trials) == 2
 
 
-def test_slow_trial_delays_no_others_and_is_requeued_at_the_end_of_the_time() -> None:
+def test_slow_trial_delays_no_other_trial_and_is_requeued_when_time_is_up() -> None:
     done = Searched({(0, 1): "hangs"}, seconds=6)
     assert done.reason == "time budget used"
     assert done.pool.n_cuts == 1
@@ -268,7 +268,7 @@ def test_time_limit_shrinks_once_other_trials_have_ended() -> None:
     assert pilots[2:] == [None] * 13
 
 
-def test_cheapest_trial_keeps_running_with_a_note_if_none_ends_in_time() -> None:
+def test_cheapest_trial_keeps_running_with_a_note_if_no_trial_ends_in_time() -> None:
     fates = {(n, 1): "times out" for n in range(30)}
     study = WrittenStudy(plan=plan(trial_timeout=1.0))
     done = Searched(fates, study=study, trials=14)
@@ -280,7 +280,7 @@ def test_cheapest_trial_keeps_running_with_a_note_if_none_ends_in_time() -> None
 
 
 @pytest.mark.parametrize(("spent", "rule"), [(0, {"trials": 4}), (20, {"seconds": 5})])
-def test_cheapest_trial_runs_on_once_trials_or_time_are_used_up(spent, rule) -> None:
+def test_cheapest_trial_keeps_running_after_trials_or_time_are_used_up(spent, rule) -> None:
     fates = {(n, 1): "times out" for n in range(9)}
     done = Searched(fates, WrittenStudy(spent=spent), **rule)
     assert [t.state for t in done.study.trials.values()].count(TrialState.COMPLETE) == 1
@@ -302,7 +302,7 @@ class OfTwoModels(WrittenStudy):
         return self.set_trial(replace(trial, query=QUERY if trial.number < 3 else other))
 
 
-def test_another_algorithm_is_next_after_a_timeout() -> None:
+def test_trial_after_a_timeout_uses_another_algorithm() -> None:
     done = Searched({(0, 1): "times out"}, OfTwoModels(), seconds=9)
     assert [t.attempts for t in done.study.trials.values()][:4] == [1, 1, 0, 1]
     failure = done.study.trials[2].failure
@@ -334,7 +334,7 @@ def test_budget_spent_at_the_start_leaves_time_for_a_first_result() -> None:
     assert [t.number for t in done.study.told] == [0, 1, 2]
 
 
-def test_retry_runs_only_named_trials_and_waiting_trials_come_next() -> None:
+def test_retry_runs_only_named_trials_and_the_next_run_starts_with_waiting_trials() -> None:
     study = WrittenStudy(5, trials=StudyTrials(Trial(n, QUERY) for n in range(4)))
     done = Searched(study=study, numbers=frozenset({1, 3}), trials=10)
     assert [t.number for t in done.study.told] == [1, 3]
@@ -344,7 +344,7 @@ def test_retry_runs_only_named_trials_and_waiting_trials_come_next() -> None:
     assert again.reason == "nothing is left"
 
 
-def test_method_is_given_the_workers_and_the_spent_and_remaining_budget() -> None:
+def test_method_receives_workers_and_the_spent_and_remaining_budget() -> None:
     done = Searched(trials=4, seconds=10)
     first, last = done.study.budgets[0], done.study.budgets[-1]
     assert (first.trials_spent, first.trials_left, first.seconds_left) == (0, 4, 20.0)
@@ -362,7 +362,7 @@ def test_method_is_given_the_workers_and_the_spent_and_remaining_budget() -> Non
         ({(2, 1): "dies", (2, 2): "dies"}, "crashed", 2),
     ],
 )
-def test_failed_trial_is_told_and_a_trial_of_a_dead_worker_is_repeated(
+def test_failed_trial_is_reported_and_a_trial_of_a_dead_worker_is_repeated(
     fates, kind, attempts
 ) -> None:
     """The repetition runs even if no other trial may begin. A second death fails the trial."""
@@ -380,7 +380,7 @@ def test_failed_trial_is_told_and_a_trial_of_a_dead_worker_is_repeated(
     ("fate", "error", "n_benched"),
     [("store lost", StoreLost, 2), ("no room", StoreLost, 0), ("interrupt", KeyboardInterrupt, 0)],
 )
-def test_search_that_must_stop_leaves_a_resumable_study(fate, error, n_benched) -> None:
+def test_search_stopped_by_an_error_leaves_a_resumable_study(fate, error, n_benched) -> None:
     done = Searched({(2, 1): fate, (3, 1): fate}, trials=6, raises=error)
     assert len(done.pool.benched) == n_benched
     assert done.pool.n_cuts == 1
@@ -392,7 +392,7 @@ def test_search_that_must_stop_leaves_a_resumable_study(fate, error, n_benched) 
     assert again.study.trials[2].deaths == 0
 
 
-def test_worker_without_a_store_is_benched_and_its_trial_is_requeued() -> None:
+def test_worker_without_a_store_is_benched_and_the_trial_is_requeued() -> None:
     done = Searched({(1, 1): "store lost"}, trials=4)
     assert done.pool.benched == ["w1"]
     assert done.study.numbers("complete") == [0, 1, 2, 3]
@@ -440,7 +440,7 @@ def test_waiting_method_is_asked_again_only_after_the_next_tell() -> None:
     assert study.n_asks == 2 + 1  # for a free worker, once after trial 1 was told
 
 
-def test_resuming_a_configuration_is_not_counted() -> None:
+def test_resuming_a_configuration_does_not_count_as_another_trial() -> None:
     done = Searched(study=Promoting(), trials=2)
     assert done.reason == "all trials are done"
     assert [t.query.folds for t in done.study.told] == [1, 1, None]

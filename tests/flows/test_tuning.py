@@ -100,7 +100,7 @@ def test_every_step_is_a_task_run_named_by_step_and_algorithm(finished) -> None:
     assert finished.flow_run.name == "table (random)"
 
 
-def test_finished_study_resumes_for_a_larger_total_and_shares_its_steps(finished) -> None:
+def test_finished_study_can_be_extended_and_shares_cached_steps(finished) -> None:
     data = Path(finished.parameters["data"])
     data.rename(data.with_name("gone"))  # its imported copy is enough
     before = finished.trials
@@ -245,7 +245,7 @@ def test_only_the_store_gets_the_content_of_a_dataframe(call, store) -> None:
         ({"test": table(9).assign(a=["x", 1] * 4 + [2])}, "'a'"),
     ],
 )
-def test_unusable_input_is_refused_before_a_flow_run(call, change, message) -> None:
+def test_unusable_input_is_refused_before_a_flow_run_starts(call, change, message) -> None:
     before = len(flow_runs())
     with pytest.raises(ValueError, match=message):
         call(**{"data": table(), "study": "refused", **change})

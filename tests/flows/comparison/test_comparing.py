@@ -58,7 +58,7 @@ def compared(server, tmp_path_factory) -> Compared:  # noqa: ARG001 - flows go t
     return Compared(tmp_path_factory.mktemp("compared"))
 
 
-def test_outcome_and_curves_match_the_studies(compared) -> None:
+def test_outcome_and_curves_of_a_comparison_match_the_studies(compared) -> None:
     outcome = compared.outcome
     assert json.loads(json.dumps(outcome)) == outcome
     assert {(m["method"], m["trials"]) for m in outcome["methods"]} == {

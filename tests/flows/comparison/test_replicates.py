@@ -46,7 +46,7 @@ def races(comparison: Comparison) -> dict[str, bool | None]:
     return {r.prepared.name: r.prepared.plan.options.race for r in comparison.replicates}
 
 
-def test_each_repeat_has_a_study_of_each_method_with_its_seed(compared) -> None:
+def test_each_repeat_has_a_seed_and_a_study_of_each_method(compared) -> None:
     comparison = compared(**TWO | {"repeats": 2})
     assert names(comparison) == ["c-0-random", "c-0-tpe", "c-1-random", "c-1-tpe"]
     plans = [replicate.prepared.plan for replicate in comparison.replicates]
@@ -59,7 +59,7 @@ def test_each_repeat_has_a_study_of_each_method_with_its_seed(compared) -> None:
     assert [replicate.entrant.method for replicate in entrants] == by_default
 
 
-def test_comparison_can_be_extended(compared) -> None:
+def test_comparison_can_be_extended_by_methods_and_repeats(compared) -> None:
     compared(**TWO, folds=4, race=False)
     extended = compared(methods="smac,random,tpe", repeats=2, name="c")
     options = [replicate.prepared.options for replicate in extended.replicates]
@@ -75,7 +75,7 @@ def test_comparison_can_be_extended(compared) -> None:
     }
 
 
-def test_comparison_of_a_changed_file_stops_or_continues_on_its_copy(compared) -> None:
+def test_comparison_of_a_changed_file_stops_or_continues_on_the_stored_data(compared) -> None:
     first = compared(**TWO)
     for name in names(first):
         Ledger(first.store.database).update_study(name, state="complete")
@@ -89,7 +89,7 @@ def test_comparison_of_a_changed_file_stops_or_continues_on_its_copy(compared) -
         compared(**TWO | {"name": "d"}, input="stored")
 
 
-def test_killed_comparison_continues_on_its_copy_and_reads_no_file(compared) -> None:
+def test_killed_comparison_continues_on_the_stored_data_and_reads_no_file(compared) -> None:
     first = compared(**TWO | {"repeats": 2})
     Path("table.csv").write_text("none\n")
     again = compared(**TWO | {"repeats": 2})
@@ -138,7 +138,7 @@ def test_options_shared_by_replicates_cannot_change(compared) -> None:
         ({"test_size": 0}, "test-size"),
     ],
 )
-def test_impossible_comparison_is_refused_before_any_study_is_entered(
+def test_impossible_comparison_is_refused_before_any_study_is_created(
     compared, options, option
 ) -> None:
     with pytest.raises(BadInput, check=lambda e: e.option == option):

@@ -49,7 +49,7 @@ def test_standings_match_an_example_worked_by_hand() -> None:
     assert pairs["b", "a"] == [2, 2, 1.0]
 
 
-def test_one_block_is_not_significant_and_three_blocks_may_be() -> None:
+def test_single_block_is_never_significant_and_three_blocks_may_be() -> None:
     losses = {"a": [1.0] * 3, "b": [2.0] * 3, "c": [3.0] * 3}
     methods = by_method(standings(curves(losses)))
     tied = {name: bool(method.is_tied_with_best) for name, method in methods.items()}
@@ -92,7 +92,7 @@ def test_ranks_do_not_depend_on_the_scale_of_a_data_set(tmp_path) -> None:
         read_curves([files[0], files[0]])
 
 
-def test_comparisons_that_cannot_be_pooled_are_refused_by_name(tmp_path) -> None:
+def test_error_names_comparisons_that_cannot_be_pooled(tmp_path) -> None:
     one, two = curves({"a": [1.0], "b": [2.0]}, "one"), curves({"a": [1.0]}, "two", "c2")
     with pytest.raises(BadInput, check=lambda e: "'c2'" in e.reason and "'b'" in e.reason):
         standings(pd.concat([one, two]))

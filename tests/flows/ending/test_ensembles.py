@@ -94,7 +94,7 @@ def test_auto_builds_the_most_promising_kind_of_ensemble(study, monkeypatch) -> 
     assert (unknown.kind, weights_of(unknown)) == ("single", {best(study).number: 1.0})
 
 
-def test_choice_that_would_take_too_long_considers_only_the_best_trials(study, monkeypatch) -> None:
+def test_slow_choice_of_an_ensemble_considers_only_the_best_trials(study, monkeypatch) -> None:
     monkeypatch.setattr(study, "choice_costs", ChoiceCosts(100.0, 0.0, 0.0))
     ranked = [trial.number for trial in study.optimizer.history.best(N_TRIALS)]
     chosen = chosen_of(study, "agnostic", seconds=700.0)
@@ -111,7 +111,7 @@ def test_choice_that_would_take_too_long_considers_only_the_best_trials(study, m
     assert 0 < few < all_trials
 
 
-def test_trials_without_predictions_are_left_out_and_counted(study, folder) -> None:
+def test_trials_without_predictions_are_excluded_from_ensembles_and_counted(study, folder) -> None:
     heaviest, *_ = weights_of(chosen_of(study, "agnostic"))
     key = study.trials[heaviest].evaluation.predictions[0]
     lay = folder / "store/records" / predictions_record(key)
@@ -197,7 +197,7 @@ def test_predictions_of_resumable_trials_are_kept_until_complete(store) -> None:
     assert left(store) & {0, 1, 200} == {1}
 
 
-def test_process_that_lost_the_study_drops_no_predictions(store) -> None:
+def test_process_without_the_lease_of_a_study_drops_no_predictions(store) -> None:
     kept = kept_by(store)
     store.leases.release("study s")
     with pytest.raises(LeaseLost):
@@ -205,7 +205,7 @@ def test_process_that_lost_the_study_drops_no_predictions(store) -> None:
     assert len(left(store)) >= 60
 
 
-def test_running_study_drops_predictions(study, monkeypatch) -> None:
+def test_running_study_drops_predictions_of_old_and_bad_trials(study, monkeypatch) -> None:
     monkeypatch.setattr(retention, "_BEST", 3)
     monkeypatch.setattr(retention, "_LAST", 2)
     monkeypatch.setattr(retention, "_TRIALS_PER_DROP", 1)

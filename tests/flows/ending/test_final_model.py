@@ -148,7 +148,9 @@ def test_method_may_declare_an_ensemble_as_default(ending, choose, monkeypatch, 
     assert single["test_loss"] == summary["single_best_test_loss"]
 
 
-def test_members_are_fitted_and_pinned_and_the_best_trial_is_tested_alone(ending, choose) -> None:
+def test_ensemble_members_are_refitted_and_the_best_trial_is_also_tested_alone(
+    ending, choose
+) -> None:
     alone = ending.end()["test_loss"]
     seen: list[set[str]] = []
     ending.workers.meanwhile = lambda: seen.append(pinned(ending.study.store))
@@ -217,7 +219,7 @@ def test_model_survives_an_error_during_scoring(ending) -> None:
     assert ending.workers.begun == ["score"]
 
 
-def test_failed_choice_of_an_ensemble_does_not_cost_the_model(ending, monkeypatch) -> None:
+def test_model_is_fitted_even_if_choosing_an_ensemble_fails(ending, monkeypatch) -> None:
     monkeypatch.setattr(ensemble, "choose_ensemble", lambda *_, **__: 1 // 0)
     summary = ending.end(EnsembleRule("auto"))
     assert summary["model_trial"]["trial"] == BEST

@@ -112,7 +112,7 @@ def place(tmp_path: Path) -> Place:
 @pytest.mark.parametrize(
     ("space", "reason"), [("locked", "cannot pickle"), ("turned", "predicts different values")]
 )
-def test_next_best_trial_that_can_be_stored_becomes_the_model(place, space, reason) -> None:
+def test_best_trial_with_a_storable_model_becomes_the_model(place, space, reason) -> None:
     summary = place.search(space, trials=12)
     best, of_model = summary["incumbent"], summary["model_trial"]
     assert best["configuration"]["fit model"]["algorithm"] == "better"
@@ -125,7 +125,7 @@ def test_next_best_trial_that_can_be_stored_becomes_the_model(place, space, reas
     assert len(model.predict(table().drop(columns="target"))) == 150
 
 
-def test_model_that_pickle_refuses_is_stored_by_cloudpickle(place) -> None:
+def test_model_refused_by_pickle_is_stored_by_cloudpickle(place) -> None:
     assert place.search("lambda", trials=1)["instead_of"] is None
     new, out = place.folder / "new.csv", place.folder / "p.csv"
     table().drop(columns="target").to_csv(new, index=False)
@@ -140,7 +140,7 @@ def test_step_that_cannot_be_pickled_is_refitted_whenever_needed(place) -> None:
     assert place.summary["n_failed"] == 0
 
 
-def test_undefined_test_loss_leaves_the_model_and_is_reported(place) -> None:
+def test_undefined_test_loss_is_reported_and_the_model_is_kept(place) -> None:
     test = place.folder / "test.csv"
     table(40, seed=1).assign(a=1000.0).to_csv(test, index=False)
     summary = place.search("blind", trials=1, test=str(test))
@@ -155,7 +155,7 @@ def test_undefined_test_loss_leaves_the_model_and_is_reported(place) -> None:
 PARTIAL: dict[str, Any] = {"method": "halving", "option": {"fidelity": "folds"}, "trials": 3}
 
 
-def test_best_partial_evaluation_becomes_the_model_if_none_is_full(place) -> None:
+def test_best_partial_evaluation_becomes_the_model_if_no_trial_is_full(place) -> None:
     summary = place.search("small", **PARTIAL, constraint=["model_size_bytes<=1e9"])
     assert summary["n_trials"] == summary["n_stopped"]
     assert summary["model_is_partial"]

@@ -90,7 +90,7 @@ def ended(original, tmp_path: Path) -> Ended:
     return Ended(ArtifactStore(StoreAddress(str(tmp_path / "store"))))
 
 
-def test_without_time_for_a_refit_the_model_is_the_mean_of_the_folds(ended) -> None:
+def test_model_is_the_mean_of_the_fold_models_if_no_time_is_left_for_a_refit(ended) -> None:
     summary = ended.end(-2.0)
     assert summary["model_of_folds"]
     assert summary["test_loss"] is not None
@@ -104,7 +104,7 @@ def test_without_time_for_a_refit_the_model_is_the_mean_of_the_folds(ended) -> N
     assert isinstance(ended.model, Pipeline)
 
 
-def test_under_constraints_the_model_of_one_fold_replaces_the_refit(tmp_path) -> None:
+def test_model_of_a_single_fold_replaces_the_refit_under_constraints(tmp_path) -> None:
     given = {"space": "small", "constraint": ["latency_us<=1e9"], **WINE}
     ended = Ended(searched(tmp_path, trials=2, **given).store)
     assert ended.end(-2.0)["model_of_folds"]
@@ -112,7 +112,7 @@ def test_under_constraints_the_model_of_one_fold_replaces_the_refit(tmp_path) ->
     np.testing.assert_array_equal(ended.model.predict_proba(X), ended.folds()[0].predict_proba(X))
 
 
-def test_refit_that_takes_too_long_is_ended_and_replaced_by_the_folds(ended) -> None:
+def test_overlong_refit_is_ended_and_replaced_by_the_fold_models(ended) -> None:
     summary = ended.end(1e3, 1e3, 1e3, -1.0)
     assert summary["model_of_folds"]
     assert summary["test_loss"] is not None
@@ -124,7 +124,7 @@ def test_refit_runs_despite_the_limit_if_the_cache_lost_a_fold_model(ended) -> N
     assert isinstance(ended.model, Pipeline)
 
 
-def test_fold_models_need_a_cache_and_no_early_stopping(ended) -> None:
+def test_fold_models_are_used_only_with_a_cache_and_without_early_stopping(ended) -> None:
     with ended.opened() as study:
         best = study.incumbent
         assert can_average_folds(study, [best])
@@ -146,7 +146,7 @@ def test_fold_models_need_a_cache_and_no_early_stopping(ended) -> None:
         (9.0, {"budget": 60.0, "ensemble": EnsembleRule("agnostic")}, (20.0, 18, 19)),
     ],
 )
-def test_time_for_refit_and_choice_is_reserved_if_possible(
+def test_time_for_refit_and_ensemble_choice_is_reserved_if_possible(
     ended, monkeypatch, refit, plan, expected
 ) -> None:
     most, low, high = expected

@@ -169,7 +169,7 @@ def test_failing_finalist_is_not_chosen(ended, again, chosen, asked) -> None:
     assert losses == [None if loss is SLOW else loss for loss in again]
 
 
-def test_reevaluations_before_the_end_of_the_time_count(ended, monkeypatch) -> None:
+def test_only_reevaluations_finished_before_the_time_limit_count(ended, monkeypatch) -> None:
     seconds = iter([1.0, 1.0, 99.0, 60.5])
     ended.plan(budget=60.0)
     monkeypatch.setattr(ended.study, "seconds", lambda: next(seconds))
@@ -181,7 +181,7 @@ def test_reevaluations_before_the_end_of_the_time_count(ended, monkeypatch) -> N
     assert (ended.chosen, ended.study.facts.finalists) == (2, ())
 
 
-def test_slow_finalist_may_take_twice_as_long_as_in_its_trial(new) -> None:
+def test_finalist_may_take_twice_as_long_as_the_original_trial(new) -> None:
     for loss in LOSSES:
         new.tell(loss, seconds=600.0)
     new.plan(budget=PLENTY)
@@ -192,7 +192,7 @@ def test_slow_finalist_may_take_twice_as_long_as_in_its_trial(new) -> None:
     assert set(new.again(1.0, 1.0, 1.0, 1.0, 1.0).limits) == {450.0}
 
 
-def test_reevaluation_ends_without_a_second_split_and_fails_without_a_store(
+def test_reevaluation_is_skipped_without_a_second_split_and_fails_without_a_store(
     ended, monkeypatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -206,7 +206,7 @@ def test_reevaluation_ends_without_a_second_split_and_fails_without_a_store(
         ended.again(StoreLost("away"))
 
 
-def test_finalists_use_other_folds_and_an_interrupt_loses_only_its_batch(
+def test_finalists_use_other_folds_and_an_interrupt_loses_only_the_running_batch(
     ended,
 ) -> None:
     def interrupt(n_asked: int) -> None:
@@ -254,7 +254,7 @@ def test_reevaluation_takes_at_most_a_tenth_of_the_seconds(new) -> None:
         assert new.finalists(n_slots) == expected
 
 
-def test_finalists_are_reevaluated_only_if_the_study_ends_in_one_trial(ended) -> None:
+def test_finalists_are_reevaluated_only_if_a_single_trial_becomes_the_model(ended) -> None:
     declared = ended.study.optimizer.method
     for of_method, rule, is_bound, expected in (
         (None, "single", False, True),
@@ -272,7 +272,7 @@ def test_finalists_are_reevaluated_only_if_the_study_ends_in_one_trial(ended) ->
 
 
 @pytest.mark.parametrize("rule", [None, SINGLE])
-def test_model_comes_from_the_chosen_trial(ended, rule) -> None:
+def test_model_is_fitted_from_the_chosen_finalist(ended, rule) -> None:
     ended.plan(ensemble=rule)
     with ended.study.timed(), ended.study.searching():
         ended.again(15.0, 11.0, 20.0, 20.0, 20.0)

@@ -110,7 +110,9 @@ def refitted(
     return losses, wait_for(settled)
 
 
-def test_members_are_fitted_in_parallel_and_a_shared_step_once(context, tmp_path) -> None:
+def test_ensemble_members_are_refitted_in_parallel_and_shared_steps_only_once(
+    context, tmp_path
+) -> None:
     losses, runs = refitted(context, "one", "other")
     assert (tmp_path / "prefixes").read_text() == "made "
     assert all(0 <= test.loss < 50 for test in losses)

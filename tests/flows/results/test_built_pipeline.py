@@ -120,7 +120,7 @@ def test_built_pipeline_equals_the_estimators_of_the_first_fold(study: str, tmp_
         assert parameters(built) == parameters(pipeline), code
 
 
-def test_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path) -> None:
+def test_pipeline_trained_in_epochs_is_built_for_the_best_epoch(tmp_path: Path) -> None:
     given = on_table(tmp_path, "mine.py:iterative", trials=4, epochs=10)
     found = searched(tmp_path, fit=False, **given)
     models = set()
@@ -155,7 +155,7 @@ def test_code_of_a_trial_runs_and_weights_rows_as_in_the_study(tmp_path: Path) -
     }  # fmt: skip
 
 
-def test_study_without_a_cache_runs_the_steps_before_the_model_once_more(
+def test_building_a_pipeline_without_a_cache_reruns_the_steps_before_the_model(
     tmp_path: Path,
 ) -> None:
     given, notes = on_table(tmp_path, "flash", trials=2), list[str]()
@@ -167,7 +167,7 @@ def test_study_without_a_cache_runs_the_steps_before_the_model_once_more(
     assert len(notes) == 2
 
 
-def test_failed_step_is_not_run_again(tmp_path: Path) -> None:
+def test_failed_step_is_not_rerun(tmp_path: Path) -> None:
     given = on_table(tmp_path, "mine.py:space", trials=1, no_cache=True)
     ran = tmp_path / "ran"
     fails = f"open({str(ran)!r}, 'a').write('x')\n        raise MemoryError"

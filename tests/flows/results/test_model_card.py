@@ -136,7 +136,7 @@ def test_card_explains_how_to_load_the_model_and_how_it_was_fitted(exported, tex
     assert text in card(exported=exported)
 
 
-def test_written_intended_use_is_kept_and_other_files_are_not_replaced(
+def test_intended_use_in_a_card_is_kept_and_other_files_are_not_replaced(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "card.md"
@@ -154,7 +154,7 @@ def test_written_intended_use_is_kept_and_other_files_are_not_replaced(
         written_use(path)
 
 
-def test_command_in_a_card_cannot_close_its_code_block_and_shows_no_password() -> None:
+def test_command_in_a_card_cannot_close_the_code_block_and_shows_no_password() -> None:
     target = "price\n```\n<script>alert(1)</script>\r````\u2028## Limits"
     text = card(options={"data": "https://ann:hidden@host/a b.csv", "target": target})
     tokens = MarkdownIt().parse(text)

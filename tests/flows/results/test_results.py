@@ -55,7 +55,9 @@ def explained(store: ArtifactStore, number: int, study: str = "s") -> dict[str, 
     return explained_trial(store, study, number).to_json()
 
 
-def test_trial_is_explained_by_the_best_trial_its_ranges_and_its_parts(ended, monkeypatch) -> None:
+def test_trial_is_explained_by_ranges_partial_evaluations_and_the_best_trial(
+    ended, monkeypatch
+) -> None:
     best, trials = ended.load().best_trial, documents(ended.store)
     other = next(t for t in trials if t["evaluation"] and t["number"] != best)
     found = explained(ended.store, other["number"])
@@ -84,7 +86,7 @@ def test_trial_is_explained_by_the_best_trial_its_ranges_and_its_parts(ended, mo
     assert unknown["choices"] == unknown["ranges"] == {}
 
 
-def test_reason_and_task_run_come_from_the_events(ended, monkeypatch) -> None:
+def test_reason_and_task_run_of_a_trial_come_from_the_events(ended, monkeypatch) -> None:
     events = list(Ledger(ended.store.database).each_event("s"))
     reason = {"phase": "tuning", "text": "best by [EI]"}
     for event in events:
@@ -135,7 +137,7 @@ def test_table_of_trials_matches_the_ledger(ended) -> None:
     assert study.best_params["rescale"] == table["params_rescale"][study.best_trial]
 
 
-def test_duration_excludes_waiting_and_earlier_attempts(ended, monkeypatch) -> None:
+def test_duration_of_a_trial_excludes_waiting_and_earlier_attempts(ended, monkeypatch) -> None:
     events, day = list(Ledger(ended.store.database).each_event("s")), 86_400.0
     asked = next(e.at for e in events if e.kind == "ask" and e.body["number"] == 0)
     told = next(e for e in events if e.kind == "tell" and e.body["number"] == 0)
@@ -226,7 +228,7 @@ def test_model_with_other_predictions_is_not_exported(ended, monkeypatch) -> Non
         export(ended.store, "h", "pickle")
 
 
-def test_facts_match_study_data_and_test_rows(ended) -> None:
+def test_model_card_facts_match_study_data_and_test_rows(ended) -> None:
     facts = card_facts(ended.store, export(ended.store, "s", "pickle"))
     study = ended.load()
     loss = study.view.test_loss
@@ -287,7 +289,7 @@ def hostile(folder: Path, model: str) -> tuple[ArtifactStore, str, Any, Any]:
 
 
 @pytest.mark.parametrize("model", ["Column", "ReversedClasses"])
-def test_labels_are_flat_and_probabilities_are_ordered_by_class(tmp_path, model) -> None:
+def test_predicted_labels_are_flat_and_probabilities_are_ordered_by_class(tmp_path, model) -> None:
     store, file, inner, X = hostile(tmp_path, model)
     found = predict(store, "test", file, None)
     assert found["prediction"].tolist() == inner.predict(X).tolist()
@@ -369,9 +371,7 @@ def test_rows_without_events_get_the_base_rates_of_the_training_rows(
     assert balanced[0] == found["probability_True"][0]
 
 
-def test_models_that_count_classes_alike_are_known_and_count_by_their_weight(
-    ended, monkeypatch
-) -> None:
+def test_ensemble_weight_of_models_with_balanced_classes_is_known(ended, monkeypatch) -> None:
     rng = np.random.default_rng(0)
     for name, word in (("small", "weighting"), ("admm_large", "balanced")):
         space = space_named(name)

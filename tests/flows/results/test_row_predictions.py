@@ -40,7 +40,7 @@ def predicted(store: ArtifactStore, path: Path) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_row_has_one_prediction_in_any_file(store, tmp_path, form) -> None:
+def test_row_has_the_same_prediction_in_any_file(store, tmp_path, form) -> None:
     suffix, write = FORMS[form]
 
     def of(rows: list[int]) -> pd.DataFrame:

@@ -64,7 +64,7 @@ def test_columns_and_classes_are_counted() -> None:
     ]  # fmt: skip
 
 
-def test_snapshots_in_changed_forms_have_exactly_their_new_rows() -> None:
+def test_only_new_rows_are_counted_as_added_in_reformatted_snapshots() -> None:
     rng, rows, before = np.random.default_rng(0), table(200).assign(ok=True), None
     forms = [
         lambda f: f,
@@ -87,7 +87,7 @@ def test_snapshots_in_changed_forms_have_exactly_their_new_rows() -> None:
         before = now
 
 
-def test_rows_with_other_events_are_found() -> None:
+def test_rows_with_changed_events_are_found() -> None:
     told, labels = events()
     old = of_events(told, labels)
     codes = told["code"].replace({"B": "C"}).where(told["subject_id"] == 100, told["code"])
@@ -97,7 +97,7 @@ def test_rows_with_other_events_are_found() -> None:
     assert changes_between(old, of_events(later, labels)) == Changes()  # after all predictions
 
 
-def test_champion_needs_its_columns() -> None:
+def test_error_names_columns_that_the_champion_needs() -> None:
     champion, new = data(ROWS), data(ROWS.drop(columns=["a", "color"]))
     check_needs("n-1", champion, data(ROWS.assign(fresh=2.0)))
     with pytest.raises(BadInput, check=lambda e: "a, color" in e.reason):

@@ -142,7 +142,7 @@ def test_unchanged_study_is_resumed_if_failed_or_without_a_full_refit(begin) -> 
     assert action(begin()) == ("resume", "n-1")
 
 
-def test_other_options_start_another_study(begin) -> None:
+def test_changed_options_start_a_new_study(begin) -> None:
     own = f'{PRELUDE}\nspace = models(one("nb", GaussianNB, SMOOTHING), one("flat", GaussianNB))\n'
     Path("mine.py").write_text(own)
     given: dict[str, object] = {"space": "mine.py:space"}
@@ -166,7 +166,7 @@ def test_other_options_start_another_study(begin) -> None:
     assert other.notes[0].reason.startswith("--space changed; the data changed: +20 rows")
 
 
-def test_unfinished_study_continues_on_its_stored_copy(begin) -> None:
+def test_unfinished_study_continues_on_the_stored_data(begin) -> None:
     first = begin()
     grow()
     for state in ("new", "running", "interrupted"):
@@ -185,7 +185,7 @@ def test_unfinished_study_continues_on_its_stored_copy(begin) -> None:
     assert action(begin()) == ("start", "n-2")
 
 
-def test_study_and_its_run_are_entered_together(begin, monkeypatch) -> None:
+def test_study_and_series_run_are_stored_in_a_single_transaction(begin, monkeypatch) -> None:
     first = ended(begin())
     grow()
     with monkeypatch.context() as patched:  # as if the process was killed
@@ -216,7 +216,7 @@ def prior_of(prepared: PreparedStudy) -> dict | None:
     return next((event.body for event in events if event.kind == "prior"), None)
 
 
-def test_new_study_begins_with_the_best_trials_of_earlier_ones(begin) -> None:
+def test_new_study_begins_with_the_best_trials_of_earlier_studies(begin) -> None:
     first = ended(begin(), losses=(30.0, 10.0, 20.0))
     assert prior_of(first) is None
     grow()
@@ -242,7 +242,7 @@ def test_new_study_begins_with_the_best_trials_of_earlier_ones(begin) -> None:
     assert (reused.studies, reused.observations) == (("n-2", "n-1"), 5)
 
 
-def test_study_with_a_prior_is_replayed(begin) -> None:
+def test_replayed_study_has_the_same_prior_and_proposals(begin) -> None:
     ended(begin(), losses=(30.0, 10.0, 20.0, 15.0))
     grow()
     second = begin(method="tpe", trials=8)
@@ -270,7 +270,7 @@ def test_trials_outside_the_constraints_are_not_reused(begin) -> None:
     assert [trial["loss"] for trial in prior["trials"]] == [20.0]
 
 
-def test_changed_question_is_refused(begin) -> None:
+def test_changed_metric_target_or_test_rows_are_refused(begin) -> None:
     ended(begin(metric="auroc", positive="yes"))
     for options in (
         {"metric": "error"},
@@ -347,7 +347,7 @@ def test_hashed_words_of_a_text_column_stay_the_same_as_rows_grow(begin, monkeyp
     assert action(begin(trials=9)) == ("resume", "n-2")  # the file is read as on that begin
 
 
-def test_later_text_columns_share_the_remaining_words(begin, monkeypatch) -> None:
+def test_later_text_columns_share_the_remaining_hashed_words(begin, monkeypatch) -> None:
     monkeypatch.setattr(schema, "_HASHED_CELLS", 8_000)
     whole = texts(150, "first", "second", "third")
     frames = [
@@ -366,7 +366,7 @@ def test_later_text_columns_share_the_remaining_words(begin, monkeypatch) -> Non
     assert words[4]["first"] == 72  # although it was away for a begin
 
 
-def test_text_column_keeps_its_kind(begin) -> None:
+def test_text_column_stays_a_text_column_in_later_studies(begin) -> None:
     """With other rows, categories may resemble free texts, and vice versa."""
     few = [f"text {i % 90} of few" for i in range(150)]
     diverse = texts(150, "note")["note"]
@@ -379,7 +379,7 @@ def test_text_column_keeps_its_kind(begin) -> None:
     assert n_words(second) == n_words(first)
 
 
-def test_event_on_changed_data_names_the_former_study(prepared, begin, monkeypatch) -> None:
+def test_event_about_changed_data_names_the_previous_study(prepared, begin, monkeypatch) -> None:
     ended(begin())
     grow()
     sent = []

@@ -197,7 +197,7 @@ def test_champion_can_be_set_by_hand(fresh: Runs, tmp_path: Path, monkeypatch) -
     assert fresh.champions == ["daily-2", "daily-1"]
 
 
-def test_resumed_champion_stays_until_its_new_model_is_better(fresh: Runs) -> None:
+def test_champion_of_a_resumed_study_stays_until_the_new_model_is_better(fresh: Runs) -> None:
     fresh.run(1_500, trials=1, seed=1)
     first = fresh.record
     with closing(LockedSeries(fresh.store, "daily")):  # a study that a person resumed by its name
@@ -217,7 +217,9 @@ def test_resumed_champion_stays_until_its_new_model_is_better(fresh: Runs) -> No
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
-def test_killed_decision_is_made_exactly_once(fresh: Runs, monkeypatch, is_saved) -> None:
+def test_promotion_interrupted_by_a_kill_happens_exactly_once(
+    fresh: Runs, monkeypatch, is_saved
+) -> None:
     save = SeriesTable.save
 
     def killed(*arguments: Any, **options: Any) -> None:
@@ -239,7 +241,7 @@ def test_killed_decision_is_made_exactly_once(fresh: Runs, monkeypatch, is_saved
     assert len(fresh.kept()) == 2
 
 
-def test_impossible_promotion_is_refused_by_name(fresh: Runs) -> None:
+def test_error_names_the_study_that_cannot_be_promoted(fresh: Runs) -> None:
     fresh.run(N_NOISE, promotion="never")
     with pytest.raises(BadInput, match="no champion"):
         champion_of(fresh.store, "daily")

@@ -21,7 +21,9 @@ def newest_flow_run() -> Any:
     return max(flow_runs(), key=lambda run: run.created)
 
 
-def test_series_on_growing_data_starts_resumes_and_skips(tmp_path: Path, monkeypatch) -> None:
+def test_series_on_growing_data_starts_resumes_and_skips_studies(
+    tmp_path: Path, monkeypatch
+) -> None:
     """Each run reads the first rows of one table."""
     store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
 

@@ -42,7 +42,7 @@ BOTH = pytest.mark.parametrize(("flow", "options"), [(tune, OPTIONS), (compare, 
 
 
 @BOTH
-def test_flow_command_and_form_take_exactly_the_options(flow, options) -> None:
+def test_flow_command_and_form_have_exactly_the_declared_options(flow, options) -> None:
     parameters = inspect.signature(flow.fn).parameters
     assert sorted(parameters) == sorted(options)
     properties = flow.parameters.model_dump()["properties"]
@@ -134,7 +134,7 @@ def test_values_out_of_bounds_are_refused_in_forms_and_calls(prepared) -> None:
         assert refused.value.value in (value, repr(value))
 
 
-def test_paths_become_strings_and_web_addresses_lose_their_signatures() -> None:
+def test_paths_become_strings_and_signatures_are_removed_from_urls() -> None:
     url = "https://host/t.csv?X-Amz-Signature=geheim&v=1"
     given = {"data": url, "test": Path("a") / "test.csv", "store": Path("b")}
     for flow, more in ((tune, {"trials": "7"}), (compare, {"out": Path("c.csv")})):
@@ -153,7 +153,7 @@ VALUES = {
 }  # fmt: skip
 
 
-def test_value_of_an_assignment_is_json_if_it_parses() -> None:
+def test_assigned_value_is_parsed_as_json_if_possible() -> None:
     assert [parse_assignment(text) for text in VALUES] == [("n", v) for v in VALUES.values()]
     for text in ("", "n", "=3", "1n=3", "n m=3"):
         with pytest.raises(ValueError, match="NAME=VALUE"):
@@ -175,7 +175,7 @@ def test_value_of_an_assignment_is_json_if_it_parses() -> None:
         ),
     ],
 )
-def test_durations_and_sizes_need_their_units(parse, right, wrong) -> None:
+def test_durations_and_sizes_require_units(parse, right, wrong) -> None:
     assert {text: parse(text, "budget") for text in right} == right
     for text in wrong:
         with pytest.raises(BadInput, check=lambda e: e.option == "budget"):
@@ -183,7 +183,7 @@ def test_durations_and_sizes_need_their_units(parse, right, wrong) -> None:
 
 
 @given(st.integers(0, 10**15))
-def test_shown_sizes_are_close_to_the_real_ones(size) -> None:
+def test_displayed_sizes_are_close_to_the_real_sizes(size) -> None:
     assert parse_bytes(format_bytes(size), "x") == pytest.approx(size, rel=0.06, abs=1)
 
 
@@ -235,12 +235,12 @@ def parsed(words: list[str]) -> StudyOptions:
     return StudyOptions.parse(parameters)
 
 
-def test_study_with_defaults_is_described_by_its_data_alone() -> None:
+def test_printed_command_of_a_study_omits_default_options() -> None:
     words = ["prefect-tune", "run", "my table.csv", "--target", "target", "--study", "s"]
     assert run_command(PLAIN, "s") == continue_command(PLAIN, "s") == words
 
 
-def test_every_option_survives_a_printed_command() -> None:
+def test_every_option_survives_a_round_trip_through_a_printed_command() -> None:
     found = parsed(run_command(FULL, "s"))
     for name in (name for name, one in OPTIONS.items() if one.is_stored):
         given = getattr(FULL.options, name)
@@ -266,14 +266,14 @@ def test_resume_command_names_data_and_totals_and_no_fixed_option() -> None:
         assert getattr(found, field) is None, field
 
 
-def test_empty_text_is_a_value_and_an_empty_location_is_the_default() -> None:
+def test_empty_text_option_is_kept_and_an_empty_location_means_the_default() -> None:
     for name in ("data", "target", "metric", "start", "space"):
         assert getattr(options_from(**{name: ""}), name) == ""
     for name in ("study", "store", "dask", "database", "task_runs"):
         assert getattr(options_from(**{name: ""}), name) == OPTIONS[name].default
 
 
-def test_options_in_errors_become_parameters_except_in_commands() -> None:
+def test_error_texts_name_parameters_instead_of_options_except_in_commands() -> None:
     for written, python in {
         "fewer --folds or another --test-size": "fewer folds or another test_size",
         "name it, for instance --epochs 50, or": "name it, for instance epochs=50, or",

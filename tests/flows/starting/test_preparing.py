@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 TARGET = {"target": "target", "drop": ["patient"]}
 
 
-def test_rows_are_split_as_the_options_say(prepared) -> None:
+def test_options_decide_how_rows_are_split(prepared) -> None:
     study = prepared(
         "train.csv", target="target", group="patient", test="test.parquet", holdout=0.3
     )
@@ -91,7 +91,7 @@ def test_method_knows_which_models_train_in_epochs(prepared) -> None:
         assert (objective.epochs, objective.iterative) == (epochs, known)
 
 
-def test_race_is_used_where_helpful_or_as_requested(prepared, monkeypatch) -> None:
+def test_race_is_used_if_helpful_or_requested(prepared, monkeypatch) -> None:
     for options, is_raced in (
         ({}, True),
         ({"method": "random"}, False),
@@ -125,7 +125,9 @@ space = replace(MODERN, name="own")
 """
 
 
-def test_missing_extra_is_noted_for_a_user_space(prepared, tmp_path, monkeypatch) -> None:
+def test_missing_optional_dependency_of_a_user_space_is_noted(
+    prepared, tmp_path, monkeypatch
+) -> None:
     monkeypatch.setitem(sys.modules, "catboost", None)
     (tmp_path / "own.py").write_text(OWN)
     for options, is_said in (({}, False), ({"space": f"{tmp_path / 'own.py'}:space"}, True)):
@@ -212,7 +214,7 @@ def test_nearest_neighbors_run_first_with_many_classes(prepared, tmp_path) -> No
     assert sorted(map(str, [first, *others])) == sorted(map(str, MODERN))
 
 
-def test_positive_class_is_matched_with_its_spelling_in_the_file(prepared) -> None:
+def test_positive_class_matches_the_spelling_in_the_file(prepared) -> None:
     for labels, given, positive in (
         (["0", "1"], "1.0", "1"),
         (["0", "1"], "true", "1"),
@@ -250,7 +252,7 @@ def test_rare_class_is_noted_if_the_metric_counts_wrong_rows(prepared) -> None:
     assert any("z: 30" in str(note) for note in study.notes)
 
 
-def test_study_begins_with_the_best_feasible_trials_of_another(prepared) -> None:
+def test_study_begins_with_the_best_feasible_trials_of_another_study(prepared) -> None:
     one = prepared(
         "train.csv", **write_start(KNOWN), study="one", race=False, constraint=["latency_us<=50"]
     )
@@ -267,7 +269,7 @@ def test_study_begins_with_the_best_feasible_trials_of_another(prepared) -> None
         prepared("train.csv", **{**two, "space": "modern"})
 
 
-def test_study_knows_the_seconds_of_earlier_studies_of_its_space(prepared) -> None:
+def test_study_uses_seconds_measured_by_earlier_studies_of_the_same_space(prepared) -> None:
     table = {"target": "target", "test": "test.parquet"}
     first = prepared("train.csv", **table, space="small", study="first")
     assert first.plan.earlier_seconds == ()
@@ -291,7 +293,7 @@ def test_default_name_made_from_data_can_be_used_to_resume() -> None:
         assert StudyOptions.parse({"study": given}).study == given
 
 
-def test_study_of_a_deployment_is_named_after_its_flow_run(tmp_path, monkeypatch) -> None:
+def test_study_of_a_deployment_is_named_after_the_flow_run(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
     given = {"data": str(write_table(tmp_path)), "target": "target", "study": "diamond-beagle"}
     first, other = "11111111-first", "22222222-other"

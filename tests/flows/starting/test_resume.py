@@ -23,7 +23,7 @@ GIVEN = {"target": "target", "drop": ["patient"], "study": "one"}
 TRIALS = {**GIVEN, "trials": 3}
 
 
-def test_constraints_of_the_first_run_are_kept(prepared, tmp_path) -> None:
+def test_resumed_study_keeps_constraints_of_the_first_run(prepared, tmp_path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def worth(pipeline, X, y):\n    return 1.0\n")
     bounds = ["latency_us<=50", f"{file}:worth<=2"]
@@ -38,7 +38,7 @@ def test_constraints_of_the_first_run_are_kept(prepared, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_changeable_options_change_when_given(prepared) -> None:
+def test_changeable_options_change_on_resume_when_given(prepared) -> None:
     first = {"trials": 4, "budget": "1m", "ensemble": 2, "trial_timeout": "5s"}
     prepared("train.csv", **GIVEN, **first)
     for options, field, value in (
@@ -81,7 +81,7 @@ def test_fixed_options_are_refused_with_the_value_of_the_study(prepared) -> None
         assert "--study" in refused.value.remedy
 
 
-def test_retry_keeps_options_that_it_does_not_have(prepared) -> None:
+def test_retry_keeps_stored_values_of_options_that_retry_lacks(prepared) -> None:
     first = prepared("train.csv", target="target", no_cache=True, trial_timeout="5s", workers=1)
     again = prepare_retry(first.name, None, {"workers": 3, "trial_memory": "2GB"}).plan.options
     assert again == replace(first.plan.options, workers=3, trial_memory=2 * 10**9)
@@ -96,7 +96,7 @@ def test_study_removed_by_another_process_is_not_prepared(prepared, monkeypatch)
 SPACE = f'{PRELUDE}\nspace = models(one("nb", GaussianNB, SMOOTHING))\n'
 
 
-def test_user_file_may_change_only_in_its_comments(prepared, tmp_path) -> None:
+def test_only_comments_of_a_user_file_may_change(prepared, tmp_path) -> None:
     given = {**GIVEN, "space": "mine.py:space"}
     file = tmp_path / "mine.py"
     file.write_text(SPACE)
@@ -109,7 +109,7 @@ def test_user_file_may_change_only_in_its_comments(prepared, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_study_keeps_the_libraries_that_it_began_with(prepared, monkeypatch, request) -> None:
+def test_resumed_study_uses_only_models_of_the_first_run(prepared, monkeypatch, request) -> None:
     given = {**GIVEN, "method": "random"}
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "catboost", None)
@@ -156,7 +156,7 @@ def test_proposals_are_unchanged_after_the_space_has_grown(prepared, monkeypatch
         Study(grows.store, grows.name)
 
 
-def test_study_keeps_its_space_when_the_default_space_changes(
+def test_change_of_the_default_space_does_not_change_a_study(
     prepared, tmp_path, monkeypatch
 ) -> None:
     meds = str(write_meds(tmp_path / "meds"))
@@ -181,7 +181,7 @@ def rewrite(file: str) -> None:
 
 
 @pytest.mark.parametrize(("file", "trials"), [("train.csv", 3), ("test.parquet", 9)])
-def test_study_whose_file_has_changed_cannot_be_extended(prepared, file, trials) -> None:
+def test_study_of_a_changed_file_cannot_be_extended(prepared, file, trials) -> None:
     """The final model is also refused if no trial is left to run."""
     given = {**TRIALS, "test": "test.parquet"}
     first = ended(prepared("train.csv", **given))
@@ -193,7 +193,7 @@ def test_study_whose_file_has_changed_cannot_be_extended(prepared, file, trials)
     assert (again.plan.problem, again.plan.source) == (first.plan.problem, first.plan.source)
 
 
-def test_omitted_input_options_keep_their_values(prepared, tmp_path) -> None:
+def test_omitted_input_options_keep_the_stored_values(prepared, tmp_path) -> None:
     """The data is always named, so data with a default name is not an omission."""
     first = prepared("train.csv", **GIVEN, na_values=["NA"])
     (tmp_path / "train.csv").unlink()
@@ -220,7 +220,7 @@ def test_changed_labels_and_changed_shards_of_events_are_noticed(prepared, tmp_p
         prepared("log", **given)
 
 
-def test_unreadable_file_stops_a_longer_study_but_not_a_killed_run(prepared) -> None:
+def test_unreadable_file_stops_an_extended_study_but_not_a_killed_run(prepared) -> None:
     first = ended(prepared("train.csv", **TRIALS))
     Path("train.csv").write_text("a,b\n1,2\n")
     with pytest.raises(CannotContinue, match="--input 'stored'"):
@@ -237,7 +237,9 @@ def test_unreadable_file_stops_a_longer_study_but_not_a_killed_run(prepared) -> 
 @pytest.mark.parametrize(
     ("state", "run"), [("running", None), ("interrupted", None), ("failed", "7")]
 )
-def test_killed_run_continues_on_its_copy_but_a_longer_run_does_not(prepared, state, run) -> None:
+def test_killed_run_continues_on_the_stored_data_but_an_extended_study_does_not(
+    prepared, state, run
+) -> None:
     made = prepared("train.csv", **TRIALS)
     ended(replace(made, plan=replace(made.plan, flow_run_id=run)), state)
     rewrite("train.csv")
@@ -248,7 +250,7 @@ def test_killed_run_continues_on_its_copy_but_a_longer_run_does_not(prepared, st
             prepare_study({"data": "train.csv", **TRIALS, **longer}, flow_run_id="8")
 
 
-def test_study_continues_if_its_file_is_missing_or_has_the_same_rows(prepared) -> None:
+def test_study_continues_if_the_file_is_missing_or_has_the_same_rows(prepared) -> None:
     ended(prepared("train.csv", **TRIALS))
     frame = pd.read_csv("train.csv", keep_default_na=False)
     frame.to_csv("train.csv", index=False, quoting=1, lineterminator="\r\n")

@@ -60,7 +60,7 @@ def test_any_url_with_a_password_is_refused(tmp_path, option) -> None:
         prepare_retry("s", None, {"store": str(tmp_path), "dask": "tls://ann:hidden@host:1"})
 
 
-def test_variable_names_the_database_if_no_parameter_does(monkeypatch) -> None:
+def test_environment_variable_sets_the_database_without_a_parameter(monkeypatch) -> None:
     monkeypatch.setenv(DATABASE_VARIABLE, DATABASE)
     assert store_address("s3://bucket/store", None) == StoreAddress("s3://bucket/store", DATABASE)
     other = "postgresql+psycopg://ann@db/other"
@@ -68,7 +68,7 @@ def test_variable_names_the_database_if_no_parameter_does(monkeypatch) -> None:
     assert store_options(store_address("s3://b/s", None)) == ["--store", "s3://b/s"]
 
 
-def test_block_keeps_the_database_secret_and_refuses_passwords_in_its_url() -> None:
+def test_block_hides_the_database_and_refuses_a_url_with_a_password() -> None:
     block = ArtifactStoreBlock(url="s3://bucket/store", database=DATABASE)
     assert block.address == StoreAddress("s3://bucket/store", DATABASE)
     assert "hidden" not in repr(block) + json.dumps(block.model_dump(mode="json"))
@@ -88,7 +88,9 @@ def test_commands_refuse_passwords_before_a_flow_run_begins(tmp_path) -> None:
 
 
 @pytest.mark.full
-def test_password_of_the_variable_is_stored_nowhere(server, tmp_path, monkeypatch) -> None:
+def test_password_in_the_environment_variable_is_stored_nowhere(
+    server, tmp_path, monkeypatch
+) -> None:
     postgres = Postgres(tmp_path / "postgres")
     url = postgres.new_database()
     joint = "&" if "?" in url else "?"

@@ -49,7 +49,7 @@ def lose_split(study: PreparedStudy) -> None:
     assert not study.store.records.exists(record)
 
 
-def test_study_by_time_looks_forward_and_resumes_only_with_its_time_and_gap(
+def test_time_split_looks_forward_and_resumes_only_with_the_same_time_and_gap(
     timed, prepared
 ) -> None:
     study = timed(gap="5d")

@@ -123,7 +123,7 @@ def test_newest_checkpoint_of_each_configuration_is_kept_until_complete(halving,
         assert pinned(halving.store) & {a, b, c, d} == {c}
 
 
-def test_checkpoints_of_the_newest_configurations_are_kept_and_none_of_subsets(
+def test_newest_checkpoints_are_kept_except_for_subset_trainings(
     halving, context, monkeypatch
 ) -> None:
     """Nothing resumes from a model of a subset."""

@@ -98,7 +98,7 @@ def test_running_totals_equal_sums_over_all_trials(happened) -> None:
 @pytest.mark.parametrize(
     ("kind", "order"), [("full", [3, 2, 1, 0]), ("partial", [2, 1, 0]), ("failed", [1, 0, 2])]
 )
-def test_full_trials_rank_first_and_then_trials_on_more_folds(kind, order) -> None:
+def test_full_trials_rank_first_followed_by_trials_on_more_folds(kind, order) -> None:
     """In the case `failed`, the best partial configuration later failed in full."""
     drawn = [Query(sample_configuration(mixed_space(), np.random.default_rng(n))) for n in range(4)]
     parts = ((0, 1.0, 1), (1, 9.0, 2), (2, 5.0, 2))
@@ -163,7 +163,7 @@ def test_time_limit_is_a_share_at_first_and_predicted_later(limit, trial, budget
     assert limit.seconds(trial, budget) == expected
 
 
-def test_later_trials_may_take_the_prediction_plus_three_deviations() -> None:
+def test_later_trials_are_limited_to_the_prediction_plus_three_deviations() -> None:
     limit = limit_after(20.0, 30)
     seconds = limit.seconds(NEXT, BUDGET)
     assert 16.0 < seconds < 60.0
@@ -181,7 +181,7 @@ def test_later_trials_may_take_the_prediction_plus_three_deviations() -> None:
         (limit_after(), NEXT.started(), BUDGET, None),
     ],
 )
-def test_unseen_models_have_a_pilot_on_many_rows(limit, trial, budget, expected) -> None:
+def test_unseen_model_gets_a_pilot_fit_on_many_rows(limit, trial, budget, expected) -> None:
     assert limit.pilot_seconds(trial, budget) == expected
 
 

@@ -107,7 +107,7 @@ def test_study_with_a_missing_event_is_damaged(store, enter) -> None:
         pass
 
 
-def test_events_have_reasons_and_task_runs(store, enter) -> None:
+def test_stored_events_have_reasons_and_task_runs(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
         run(study, None)
@@ -139,7 +139,7 @@ def test_readers_find_the_incumbent_even_after_a_kill(store, enter, monkeypatch)
     assert read_study(store, name).incumbent.trial == 2
 
 
-def test_readers_find_the_nearest_trial_if_none_is_feasible(store, enter) -> None:
+def test_readers_find_the_nearest_trial_if_no_trial_is_feasible(store, enter) -> None:
     name = enter(constraint=(SIZE,))
     with Study.opened(store, name) as study:
         for loss, size in ((2.0, 70.0), (3.0, 60.0)):
@@ -151,7 +151,7 @@ def test_readers_find_the_nearest_trial_if_none_is_feasible(store, enter) -> Non
     assert (view.incumbent.trial, view.nearest_infeasible) == (2, None)
 
 
-def test_trials_left_running_by_a_process_wait_again(store, enter) -> None:
+def test_trials_left_running_by_a_dead_process_are_requeued(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
         left = begin(study)
@@ -195,7 +195,7 @@ def test_study_is_opened_by_one_process_at_a_time(store, enter) -> None:
         pass
 
 
-def test_study_is_opened_only_in_its_own_space(store, enter, imported) -> None:
+def test_study_opens_only_with_the_original_space(store, enter, imported) -> None:
     with pytest.raises(BadInput, match="'nothing'"):
         Study(store, "nothing")
     _, plan = imported
@@ -225,7 +225,7 @@ def test_session_counts_time_and_pins_steps_of_the_incumbent(store, enter, monke
         assert again.seconds() > spent  # a session that fails counts too
 
 
-def test_proposing_uses_one_thread_and_restores_the_thread_limit(store, enter, monkeypatch) -> None:
+def test_ask_uses_a_single_thread_and_restores_the_thread_limit(store, enter, monkeypatch) -> None:
     seen = []
 
     def threads() -> set[int]:

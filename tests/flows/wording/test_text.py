@@ -67,7 +67,7 @@ def test_lines_of_a_study_have_losses_units_and_fidelities(
         ({"trials_total": 4, "n_begun": 1}, None),
     ],
 )
-def test_end_is_predicted_at_the_bound_that_the_mean_rate_reaches_first(standing, seconds) -> None:
+def test_predicted_end_is_the_limit_reached_first_at_the_mean_rate(standing, seconds) -> None:
     given: dict[str, Any] = {"trials_total": None, "running": (RunningTrial(0, (), 1.0, 9.0),)}
     assert replace(PROGRESS, **{**given, **standing}).seconds_left == seconds
 
@@ -77,7 +77,7 @@ def error(message: str, step: str = "model", kind: str = "error") -> Failure:
     return Failure(FailureKind(kind), message, step=step, cost_seconds=1.5, traceback=traceback)
 
 
-def test_failures_are_grouped_by_kind_and_step_despite_other_numbers() -> None:
+def test_failures_are_grouped_by_kind_and_step_despite_different_numbers() -> None:
     """Long messages keep their beginning, and tracebacks their end."""
     groups = FailureGroups()
     secret = "x" * 1_980 + "postgresql://me:s3cret@host/d" + "y" * 10**6

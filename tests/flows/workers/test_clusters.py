@@ -55,7 +55,7 @@ for protocol, security in {"tcp": None, "tls": distributed.Security.temporary()}
 """
 
 
-def test_ports_of_worker_processes_serve_nobody_without_a_key() -> None:
+def test_ports_of_worker_processes_refuse_clients_without_a_key() -> None:
     before, family_before = listening(), family()
     with local_pool(6) as pool:
         addresses = pool.client.nthreads()
@@ -69,7 +69,7 @@ def test_ports_of_worker_processes_serve_nobody_without_a_key() -> None:
     assert (listening(), family() - family_before) == (before, set())
 
 
-def test_cluster_in_the_process_listens_nowhere_and_is_removed() -> None:
+def test_in_process_cluster_opens_no_port_and_is_removed() -> None:
     before, family_before = listening(), family()
     with local_cluster(4) as (cluster, processes):
         assert processes is None

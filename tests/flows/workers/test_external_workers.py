@@ -60,7 +60,9 @@ def external(scheduler: ExternalCluster) -> Iterator[ExternalCluster]:
         wait_for(lambda: not client.nthreads())
 
 
-def test_trials_of_a_killed_worker_run_on_a_newly_joined_worker(external, quick, gate) -> None:
+def test_trial_of_a_killed_worker_is_repeated_on_a_newly_joined_worker(
+    external, quick, gate
+) -> None:
     """Each thread of any worker is a slot, with a nanny and without."""
     first = external.start_worker("--no-nanny", "--nthreads", "2")
     context = gate.before(quick)
@@ -84,7 +86,7 @@ def test_trials_of_a_killed_worker_run_on_a_newly_joined_worker(external, quick,
     in_flow(context, body, scheduler=external.address)
 
 
-def test_scheduler_without_fit_workers_is_refused(external, monkeypatch, tmp_path) -> None:
+def test_scheduler_without_suitable_workers_is_refused(external, monkeypatch, tmp_path) -> None:
     given = {"data": str(write_table(tmp_path)), "target": "target", "trials": 1}
     given |= {"dask": external.address, "store": str(tmp_path / "store")}
     with monkeypatch.context() as patched:
@@ -160,7 +162,7 @@ def n_slots(pool: WorkerPool) -> int:
     return pool.n_slots
 
 
-def test_joining_workers_are_checked_and_unfit_workers_named_once(
+def test_joining_workers_are_checked_and_unfit_workers_reported_once(
     external, quick, monkeypatch
 ) -> None:
     monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.0)

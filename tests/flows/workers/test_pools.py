@@ -52,7 +52,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def test_jobs_run_at_once_and_their_results_are_in_order(pool, tmp_path) -> None:
+def test_jobs_run_in_parallel_and_return_results_in_order(pool, tmp_path) -> None:
     jobs = [Job(meet, {"folder": tmp_path, "number": n, "n": 6}) for n in range(6)]
     assert run_jobs(pool, jobs) == list(range(6))
 
@@ -84,7 +84,7 @@ def test_first_failure_ends_the_other_jobs(  # noqa: PLR0917
     assert not gate.with_name("late").exists()
 
 
-def test_update_by_the_dask_client_hides_no_worker(pool, monkeypatch) -> None:
+def test_incomplete_scheduler_info_of_the_dask_client_hides_no_worker(pool, monkeypatch) -> None:
     look = distributed.Client._update_scheduler_info  # which asks for no workers by itself
     monkeypatch.setattr(distributed.Client, look.__name__, lambda client, **_: look(client))
     pool.workers.update(at_once=True)

@@ -39,7 +39,7 @@ class Counted(ServerPace):
         return self.recorded
 
 
-def test_server_is_asked_occasionally_and_always_while_behind() -> None:
+def test_server_is_polled_occasionally_and_always_while_behind() -> None:
     pace = Counted("steps")
     assert [pace.may_submit(n) for n in (1, 100, 199)] == [True] * 3
     assert pace.n_looks == 0
@@ -54,7 +54,7 @@ def test_server_is_asked_occasionally_and_always_while_behind() -> None:
     assert pace.observer.notes == []
 
 
-def test_auto_reports_less_while_the_server_is_behind_and_more_afterwards() -> None:
+def test_automatic_mode_reports_less_while_the_server_is_behind() -> None:
     pace = Counted()
     assert pace.report == "steps"
     assert pace.may_submit(600)
@@ -70,7 +70,7 @@ def test_auto_reports_less_while_the_server_is_behind_and_more_afterwards() -> N
     assert pace.report == "steps"
 
 
-def test_unresponsive_server_delays_nothing_and_is_reported_once() -> None:
+def test_unresponsive_server_causes_no_delay_and_is_reported_once() -> None:
     pace = Counted()
     pace.recorded = None
     assert pace.may_submit(5_000)
@@ -126,7 +126,7 @@ CRASHED = Crashed(message="its process is gone")
 
 @pytest.mark.full
 @pytest.mark.usefixtures("server")
-def test_open_task_runs_are_closed_even_beyond_one_request() -> None:
+def test_open_task_runs_are_closed_even_if_many_requests_are_needed() -> None:
     runs = OpenRuns()
     runs.add("step of 0", runs.one, n=200)
     assert close_open_runs(runs.flow_run_id, CRASHED) == 4 + 200
@@ -141,7 +141,7 @@ def test_missing_server_is_a_warning_and_not_an_error(caplog) -> None:
 
 
 @pytest.mark.slow
-def test_global_retries_of_a_site_do_not_apply_to_our_tasks_and_flows() -> None:
+def test_global_retry_settings_do_not_apply_to_tasks_and_flows_of_studies() -> None:
     """Prefect reads its settings on import, so the test runs in a separate process."""
     code = """if True:
         from prefect import flow, task

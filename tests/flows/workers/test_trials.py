@@ -31,7 +31,7 @@ def states_of_trials(flow_run_id: UUID) -> dict[str, str | None]:
     return {run.name: run.state_name for run in runs if run.name.startswith("trial")}
 
 
-def test_running_trials_report_their_step_and_return_their_outcome(slow, gate) -> None:
+def test_running_trial_reports_the_current_step_and_returns_an_outcome(slow, gate) -> None:
     def body(trials: DaskTrials) -> None:
         start(trials, slow, 7, report="trial")
         (before,) = trials.running_trials
@@ -56,7 +56,7 @@ def test_running_trials_report_their_step_and_return_their_outcome(slow, gate) -
     assert wait_for(lambda: len(task_runs(flow_run_id)) == 6)
 
 
-def test_canceled_trials_leave_nothing(slow, gate) -> None:
+def test_canceled_trials_leave_no_processes_or_open_task_runs(slow, gate) -> None:
     def body(trials: DaskTrials) -> list[int]:
         start(trials, slow, 0, 1)
         cut = gate.arrived(2)
@@ -74,7 +74,7 @@ def test_canceled_trials_leave_nothing(slow, gate) -> None:
     assert states(of_models) == {"Cancelled": 4}
 
 
-def test_trial_is_repeated_after_one_killed_sandbox_and_fails_after_two(slow, gate) -> None:
+def test_trial_is_repeated_after_a_killed_sandbox_and_fails_after_the_second(slow, gate) -> None:
     def body(trials: DaskTrials) -> None:
         start(trials, slow, 0, 1)
         first = gate.arrived(2)
