@@ -123,7 +123,9 @@ class BriefContract:
                 assert "epochs" in declared or query.epochs is None
                 assert "folds" in declared or query.folds is None
 
-    def test_equal_seeds_give_equal_queries_and_other_seeds_give_others(self, case: Case) -> None:
+    def test_equal_seeds_give_equal_queries_and_different_seeds_give_different_queries(
+        self, case: Case
+    ) -> None:
         asked = [run(case.make(mixed_space(), seed), 12) for seed in (1, 1, 2)]
         assert asked[0] == asked[1] != asked[2]
 
@@ -147,7 +149,7 @@ class BriefContract:
         assert len(set(asked)) == 6
 
     @pytest.mark.parametrize("loss", [None, 7.0])
-    def test_failures_or_equal_losses_alone_do_not_end_the_search(
+    def test_search_continues_after_only_failures_or_only_equal_losses(
         self, case: Case, loss: float | None
     ) -> None:
         optimizer = case.make(mixed_space())
@@ -163,13 +165,17 @@ class OptimizerContract(BriefContract):
     """Further tests of every method."""
 
     @pytest.mark.parametrize("space", [sparse_space(), ignoring_space()], ids=lambda s: s.name)
-    def test_paths_are_canonical_if_steps_depend_on_others(self, case: Case, space: Space) -> None:
+    def test_proposed_paths_are_canonical_in_spaces_with_dependent_steps(
+        self, case: Case, space: Space
+    ) -> None:
         for event in run(case.make(space), 3 if space.name == "sparse" else 15):
             if isinstance(event, Asked):
                 path = event.query.configuration.path
                 assert space.canonical_path(path, settle=False) == path
 
-    def test_exhausted_space_is_reported_after_a_search_without_repeats(self, case: Case) -> None:
+    def test_search_repeats_no_configuration_and_reports_an_exhausted_space(
+        self, case: Case
+    ) -> None:
         optimizer = case.make(finite_space())
         queries = []
         while len(queries) < 50:
@@ -211,7 +217,7 @@ class OptimizerContract(BriefContract):
         assert answer.loss is not None
         assert optimizer.weights == {answer.number: 1.0}
 
-    def test_method_promotes_or_waits_without_new_trials_and_waiting_changes_nothing(
+    def test_method_without_trials_left_promotes_or_waits_and_waiting_changes_no_state(
         self, case: Case
     ) -> None:
         asked, twin = case.make(mixed_space()), case.make(mixed_space())

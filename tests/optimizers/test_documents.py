@@ -151,7 +151,7 @@ def test_names_shared_by_many_steps_are_stored_once() -> None:
     assert one.step is another.step
 
 
-def test_memo_is_unchanged_after_it_was_handed_out() -> None:
+def test_returned_memo_does_not_change_with_the_state() -> None:
     memo, state = FlashMemo(design=[0], notes=["before"]), AdmmState()
     before = [json.dumps(written(kept)) for kept in (memo, state)]
     handed_out = [written(kept) for kept in (memo, state)]

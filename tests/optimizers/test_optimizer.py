@@ -108,7 +108,7 @@ def test_impossible_results_are_refused(ended, message) -> None:
     assert len(optimizer.history.pending) == 2
 
 
-def test_trial_is_told_once_per_run() -> None:
+def test_trial_can_be_told_only_once_per_run() -> None:
     optimizer = make()
     query = optimizer.ask(Budget())
     with pytest.raises(ValueError, match="not failed"):
@@ -132,7 +132,7 @@ class Waits(Draw):
         raise NotYet
 
 
-def test_method_never_waits_with_nothing_pending() -> None:
+def test_method_without_pending_trials_may_not_wait() -> None:
     with pytest.raises(RuntimeError, match="'draw' waits"):
         Waits(mixed_space(), 0).ask(Budget())
 
@@ -173,7 +173,7 @@ def test_known_configurations_are_proposed_first_and_learned_from(method) -> Non
             late.begin_with(known)
 
 
-def test_method_is_found_by_its_unique_name() -> None:
+def test_method_is_found_by_a_unique_name() -> None:
     for method in METHODS.values():
         assert loaded(method.implementation).method is method
     with pytest.raises(UnknownName, match="'flash'"):

@@ -82,7 +82,7 @@ def test_design_order_matches_the_worked_examples() -> None:
     assert order == [*FIRST_THIRTY, 329, 55, 1420, 660, 261, 346]
 
 
-def test_any_start_reaches_full_rank_with_the_same_determinant() -> None:
+def test_greedy_design_reaches_full_rank_with_the_known_determinant() -> None:
     paths = one_hot_paths(BENCHMARK)
     order = design_order(paths, 30, np.random.default_rng(0))
     assert np.linalg.matrix_rank(paths[order]) == 30
@@ -106,7 +106,7 @@ def predicted(space: Space, history: History, paths, *, is_cached: bool = True) 
 SECONDS = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
 
 
-def test_cached_steps_cost_their_load_time_and_models_are_always_fitted() -> None:
+def test_cached_steps_cost_only_loading_and_models_are_always_fitted() -> None:
     space = counted_space((2, 2))
     paths = list(space.paths())
     history = run_steps(defaults_of(space, 0, 1, 3), SECONDS)
@@ -145,7 +145,7 @@ def test_cached_steps_depend_on_the_chosen_order() -> None:
     assert found == pytest.approx([*expected.values()], rel=0.15)
 
 
-def test_path_costs_equal_the_predictions_of_costs() -> None:
+def test_path_costs_equal_predictions_of_the_cost_model() -> None:
     """`Costs` predicts the whole evaluation without anything cached."""
     space, rng = mixed_space(), np.random.default_rng(0)
     costs = Costs(space, Objective(n_rows=64_000, n_held_out=20_000, n_folds=3))

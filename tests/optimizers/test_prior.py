@@ -60,7 +60,7 @@ def asked_by(optimizer: Optimizer, n: int) -> list[Configuration]:
 
 
 @each(ALL)
-def test_earlier_run_comes_first_and_replay_proposes_the_same(case: Case) -> None:
+def test_best_of_an_earlier_run_is_proposed_first_and_replay_is_identical(case: Case) -> None:
     unbroken, resumed = case.make(SPACE), case.make(SPACE)
     unbroken.begin_after(PRIOR)
     events = [PriorGiven(PRIOR), *run(unbroken, 7, leaves=1)]
@@ -154,7 +154,7 @@ def test_every_method_reports_its_prior_and_drops_a_misleading_prior() -> None:
         assert ("dropped" in line) == is_dropped
 
 
-def test_race_estimates_are_not_pairs_and_repeats_are_evaluated_in_full() -> None:
+def test_race_compares_a_prior_only_with_full_losses() -> None:
     optimizer = Racing(ALL["random"].make(finite_space()))
     drawn = ALL["random"].make(finite_space())
     everything = [drawn.ask(Budget()).configuration for _ in range(5)]

@@ -81,7 +81,7 @@ def with_incumbent(objective: Objective = FOLDS, **about: float) -> Racing:
     return optimizer
 
 
-def test_first_configuration_runs_all_folds_and_others_start_with_one_fold() -> None:
+def test_only_the_first_configuration_starts_with_all_folds() -> None:
     """Nothing can be behind before the first result."""
     optimizer = raced()
     assert ask(optimizer).is_full
@@ -119,7 +119,7 @@ def test_trial_leads_if_its_first_fold_beats_every_fold_of_the_best(loss, leads)
     assert optimizer.incumbent == (first if leads else full)
 
 
-def test_only_feasible_trials_stop_others() -> None:
+def test_only_feasible_trials_stop_other_trials() -> None:
     optimizer = with_incumbent(LIMITED, model_size_bytes=9.0)
     begin(optimizer, 90.0, model_size_bytes=1.0)
     assert ask(optimizer).is_full
@@ -252,7 +252,7 @@ def with_promoted_incumbent(*others: float, seconds: float = 1.0) -> Racing:
     return optimizer
 
 
-def test_best_on_the_subset_is_promoted_to_one_fold_and_then_to_all_folds() -> None:
+def test_best_configuration_on_the_subset_is_promoted_to_one_fold_and_then_to_all() -> None:
     looks = 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0
     optimizer = gathered(raced(MANY), *looks)
     best = optimizer.history[1]
@@ -280,7 +280,7 @@ def test_best_configuration_waits_if_all_rows_would_exceed_the_time_left() -> No
     assert last.ask(replace(short, trials_left=0)).folds == 1
 
 
-def test_evaluation_that_would_not_end_gets_fewer_rows_with_a_reason() -> None:
+def test_evaluation_predicted_to_exceed_the_time_uses_fewer_rows() -> None:
     optimizer = raced(MANY, one_algorithm(DEPTH))
     for _ in range(GATHERED - 1):
         assert ask(optimizer).subset == SHARE
@@ -326,7 +326,7 @@ def test_unstarted_trial_is_repeated_on_fewer_rows() -> None:
     assert failed.number in {t.number for t in optimizer.inner.history.pending}
 
 
-def test_usual_subset_may_take_longer_after_a_smaller_subset() -> None:
+def test_evaluation_on_the_usual_subset_may_take_longer_after_a_smaller_subset() -> None:
     """A first evaluation may take 20 of 1,200 worker-seconds; this one took 15 on fewer rows."""
     optimizer, budget = raced(MANY), replace(TIMED, seconds_left=1160.0)
     look = optimizer.ask(budget)

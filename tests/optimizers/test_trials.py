@@ -41,7 +41,7 @@ def query(seed: int, **fidelity) -> Query:
     return Query(sample_configuration(SPACE, np.random.default_rng(seed)), **fidelity)
 
 
-def test_deaths_are_counted_separately_and_reset_by_a_retry() -> None:
+def test_worker_deaths_are_counted_separately_and_reset_by_a_retry() -> None:
     trial = Trial(0, query(0)).started().waiting().started().died()
     assert (trial.attempts, trial.deaths, trial.state) == (2, 1, TrialState.WAITING)
     failed = trial.started().died().failed(Failure(FailureKind.CRASHED, "it died"))
@@ -123,7 +123,9 @@ def test_history_equals_a_scan_of_all_trials_after_any_changes(happened, best, l
     [(10, {"size": 5}, -0.5), (10, {"size": 25}, 1.5), (0, {"size": 0}, 0), (0, {"size": 3}, 3),
      (10, {"size": nan}, inf), (10, {}, inf)],
 )  # fmt: skip
-def test_excess_is_relative_to_the_bound_and_the_largest_counts(bound, measured, excess) -> None:
+def test_excess_is_relative_to_the_bound_and_the_largest_excess_counts(
+    bound, measured, excess
+) -> None:
     assert Constraint("size", bound).excess(measured) == excess
     constraints = (Constraint("size", bound), Constraint("time", 2))
     assert violation(constraints, {**measured, "time": 1.9}) == pytest.approx(max(excess, -0.05))
@@ -141,7 +143,7 @@ BAYES = Query(default_configuration(SPACE, ("unit", "bayes")))
         ("worst", Objective(), 30.0),
     ],
 )
-def test_failed_trial_gets_the_loss_of_the_rule(rule, objective, expected) -> None:
+def test_imputed_loss_of_a_failed_trial_follows_the_rule(rule, objective, expected) -> None:
     history = told_history((QUERY, loss) for loss in (20.0, None, 30.0))
     trials, losses = imputed_losses(history, objective, rule)
     assert [t.number for t in trials] == [0, 1, 2]
@@ -189,7 +191,7 @@ def test_affordable_trials_follow_the_tightest_limit(budget, seconds, expected) 
         (Budget(seconds_spent=10.0, seconds_left=-2.0), 0.0),
     ],
 )
-def test_share_left_follows_the_limit_that_ends_first(budget, share) -> None:
+def test_remaining_share_follows_the_limit_reached_first(budget, share) -> None:
     assert budget.share_left == pytest.approx(share)
 
 
@@ -218,7 +220,7 @@ def test_unit_of_losses_does_not_change_frequencies(risks: np.ndarray, slope: fl
     assert best_frequencies(slope * risks) == pytest.approx(best_frequencies(risks))
 
 
-def test_first_member_has_the_least_risk_and_others_are_added_by_their_share():
+def test_first_member_has_the_least_risk_and_further_members_follow_by_share():
     risks = np.array([[0.3, 0.3, 0.3, 0.3], [0.0, 0.9, 0.9, 0.9], [0.9, 0.2, 0.2, 0.9]])
     assert frequencies_of_few(risks, 1) == pytest.approx([1, 0, 0])
     assert frequencies_of_few(risks, 2) == pytest.approx([0.5, 0, 0.5])

@@ -96,7 +96,7 @@ def first_numbers(values: list[float], losses: list[float], random_share: float)
     return np.array([dict(c["step0"].values)["h0"] for c in new[:30]], dtype=float)
 
 
-def test_new_configurations_resemble_the_good_ones_except_for_a_random_share() -> None:
+def test_new_configurations_resemble_good_configurations_except_a_random_share() -> None:
     values = list(np.random.default_rng(0).random(40))
     losses = [10 * (1 - value) for value in values]
     modeled, mixed, random = (first_numbers(values, losses, s) for s in (0.0, 1 / 3, 1.0))
@@ -105,7 +105,7 @@ def test_new_configurations_resemble_the_good_ones_except_for_a_random_share() -
     assert np.mean(random < 0.6) > 0.4
 
 
-def test_place_with_fewer_bad_results_wins_among_equally_good_places() -> None:
+def test_region_with_fewer_bad_results_wins_among_equally_good_regions() -> None:
     near = list(np.linspace(0.18, 0.22, 20))
     values = [*near[:3], 0.78, 0.8, 0.82, *near[3:], *np.linspace(0.02, 0.18, 17)]
     taken = first_numbers(values, [1.0] * 6 + [5.0] * 34, 0.0)
@@ -142,7 +142,7 @@ def test_inactive_hyperparameters_do_not_change_the_density() -> None:
     assert density.log_density(moved) == pytest.approx(density.log_density(drawn))
 
 
-def test_unseen_algorithm_keeps_the_share_of_one_extra_observation() -> None:
+def test_unseen_algorithm_has_the_probability_of_one_extra_observation() -> None:
     space = CandidateSpace(counted_space((2,), 0))
     points = Candidates(np.zeros((3, 1), dtype=np.intp), np.empty((3, 0)))
     density = KernelDensity.fit(space, points, 1)
@@ -151,7 +151,7 @@ def test_unseen_algorithm_keeps_the_share_of_one_extra_observation() -> None:
     assert np.exp(density.log_density(other)) == pytest.approx((3 * leaving + 1) / 4)
 
 
-def test_widening_draws_further_away_and_changes_algorithms_more_often() -> None:
+def test_wider_kernels_draw_farther_away_and_change_algorithms_more_often() -> None:
     space, points = one_number(0.45, 0.5, 0.55)
     density = KernelDensity.fit(space, points, 1)
     near, far = (

@@ -56,7 +56,7 @@ def tell(optimizer: Esmbo, risks: Risks | None = None, **measured: float) -> Que
 
 
 @pytest.mark.slow
-def test_one_history_of_all_examples_equals_plain_search() -> None:
+def test_single_history_of_all_examples_equals_plain_search() -> None:
     one, plain = esmbo(n_histories=1), Jopt(mixed_space(), 0, n_startup=5)
     for number in range(25):
         query = one.ask(Budget())
@@ -72,7 +72,7 @@ def test_one_history_of_all_examples_equals_plain_search() -> None:
     assert one.weights == {number: 1 / len(best) for number in best}
 
 
-def test_histories_take_turns_and_each_improves_on_its_own_best(monkeypatch) -> None:
+def test_histories_take_turns_and_improve_independently(monkeypatch) -> None:
     optimizer = esmbo()
     for _ in range(8):
         tell(optimizer)
@@ -103,7 +103,7 @@ def test_weights_count_the_histories_won_by_each_feasible_trial() -> None:
     assert optimizer.weights == {1: 1.0}
 
 
-def test_failed_trials_get_the_worst_risks_and_missing_risks_the_loss() -> None:
+def test_failed_trials_get_the_worst_risks_and_the_loss_replaces_missing_risks() -> None:
     optimizer = esmbo()
     query = optimizer.ask(Budget())
     trials = [
@@ -125,7 +125,7 @@ def number_of(query: Query) -> float:
     return float(query.configuration["step0"].values[0][1])
 
 
-def test_replay_with_pending_trials_refits_when_the_unbroken_study_does() -> None:
+def test_replay_with_pending_trials_refits_at_the_same_asks_as_the_original_study() -> None:
     space, rng = counted_space((2, 2)), np.random.default_rng(0)
     events: list[Event] = []
     for number in range(62):

@@ -82,7 +82,7 @@ def test_workers_wait_only_at_the_end_of_the_trials() -> None:
     ("total", "levels"),
     [(81, (1, 3, 9, 27, 81)), (50, (2, 6, 17, 50)), (3, (1, 3)), (2, (1, 2)), (10, (1, 3, 10))],
 )
-def test_levels_match_the_table(total: int, levels: tuple[int, ...]) -> None:
+def test_fidelity_levels_match_the_table(total: int, levels: tuple[int, ...]) -> None:
     assert counted_levels(total, 3) == levels
     assert len(counted_levels(3**29, 3)) == 30
 
@@ -182,7 +182,7 @@ def test_round_of_hyperband_matches_the_table() -> None:
 
 
 @pytest.mark.parametrize(("n", "kept"), [(1, 1), (2, 1), (5, 1), (6, 2), (8, 2), (9, 3), (11, 3)])
-def test_one_in_eta_runs_is_promoted_and_at_least_one_run(n: int, kept: int) -> None:
+def test_rung_promotes_one_in_eta_runs_and_at_least_one_run(n: int, kept: int) -> None:
     study = Study((n, 0))
     study.begin([float(i) for i in range(n)])
     assert study.promoted() == list(range(kept))
@@ -201,7 +201,7 @@ def test_rung_is_complete_once_all_runs_and_retries_are_told() -> None:
     assert study.promoted() == [2]
 
 
-def test_incomplete_bracket_is_decided_only_when_no_more_runs_can_start() -> None:
+def test_incomplete_bracket_promotes_only_when_no_more_runs_can_start() -> None:
     study = Study((9, 0), (9, 0))
     study.begin([3.0, 1.0, 2.0])
     assert study.brackets.promotion(study.history) is None
@@ -214,7 +214,7 @@ def test_incomplete_bracket_is_decided_only_when_no_more_runs_can_start() -> Non
     assert first is not second
 
 
-def test_next_bracket_starts_at_its_planned_rung_and_the_oldest_is_promoted_first() -> None:
+def test_next_bracket_starts_at_the_planned_rung_and_older_brackets_promote_first() -> None:
     study, rungs = Study((2, 0), (1, 1), (1, 2)), []
     for configuration in configurations(4):
         rungs.append(study.brackets.next_of(configuration)[1])
@@ -237,7 +237,7 @@ def test_infeasible_runs_rank_last() -> None:
     assert [t.number for t in ranked(trials, history)] == [3, 2, 1, 0, 4]
 
 
-def test_round_costs_the_epochs_of_the_table_and_each_is_trained_once() -> None:
+def test_hyperband_round_trains_each_epoch_once_and_as_many_as_in_the_table() -> None:
     objective = Objective(epochs=50, iterative=frozenset({"tree"}))
     optimizer = Hyperband(mixed_space(), 0, objective)
     epochs = 0.0

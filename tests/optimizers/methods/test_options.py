@@ -47,7 +47,7 @@ def test_number_is_accepted_at_its_bounds_and_refused_just_outside(name: str, op
 
 
 @pytest.mark.parametrize(("name", "option"), WORDS)
-def test_each_listed_word_is_accepted_and_others_are_refused(name: str, option: str) -> None:
+def test_only_declared_words_are_accepted_as_option_values(name: str, option: str) -> None:
     for word in re.findall(r"'(\w+)'", str(kind_of(name, option))):
         assert getattr(METHODS[name].options(**{option: word}), option) == word
     refuses(name, option, "another")
@@ -59,7 +59,7 @@ def test_unknown_option_is_refused_before_any_work() -> None:
 
 
 @pytest.mark.parametrize(("decisions", "n_lines"), [({}, 0), ({"race": {}}, 1), ({"path": 3}, 1)])
-def test_failing_renderer_costs_one_line_and_not_the_study(decisions, n_lines) -> None:
+def test_error_of_a_method_renderer_replaces_only_a_single_line(decisions, n_lines) -> None:
     given = {"name": "mine", "purpose": "p", "implementation": "a:B"}
     method = Method(**given, render_decisions=lambda decisions: [f"at {decisions['path']}"])
     lines = method.decision_lines(decisions)

@@ -82,7 +82,7 @@ def test_forest_targets_follow_the_options(losses, options, targets, best) -> No
     assert least == pytest.approx(best)
 
 
-def test_local_search_climbs_to_the_top() -> None:
+def test_local_search_finds_the_maximum() -> None:
     """With six numbers, no random candidate is near the top."""
     search = search_of(counted_space((1,), 6))
     rng = np.random.default_rng(0)
@@ -99,7 +99,7 @@ def test_local_search_climbs_to_the_top() -> None:
 
 
 @pytest.mark.slow
-def test_local_search_starts_at_the_best_observed() -> None:
+def test_local_search_starts_at_the_best_observed_configuration() -> None:
     """Some proposals keep exact numbers of the single good configuration."""
     space, history, rng = counted_space((1,), 6), History(), np.random.default_rng(0)
     for number in range(60):
@@ -138,7 +138,7 @@ def test_first_query_is_a_path_with_its_defaults() -> None:
     assert len({c.path for c in firsts}) > 2
 
 
-def test_mean_comes_from_the_trees_and_variance_from_their_leaves() -> None:
+def test_forest_mean_comes_from_the_trees_and_variance_from_the_leaves() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.random((80, 5)), rng.random(80)
     forest = RandomForestRegressor(10, min_samples_split=20, random_state=3).fit(X, y)

@@ -59,7 +59,7 @@ def test_two_trials_of_one_configuration_are_two_observations(
     assert seen == [[(0, 1.0), (1, 90.0)]] * 2
 
 
-def test_configurations_are_drawn_from_the_prior_until_enough_ended() -> None:
+def test_configurations_are_drawn_from_the_prior_until_enough_trials_ended() -> None:
     space, history = mixed_space(), History()
     search = search_of(space, history, n_startup=3)
     for number, loss in enumerate((3.0, None, 5.0)):

@@ -45,7 +45,7 @@ def fidelity_kernel(basis: Basis) -> FidelityKernel:
     return FidelityKernel(Matern52([0, 1]), 2, basis)
 
 
-def test_each_of_several_targets_equals_a_separate_process() -> None:
+def test_joint_fit_of_several_targets_equals_separate_processes() -> None:
     X, y = data(25, 2)
     targets = np.column_stack([y, -3 * y**2, np.full(25, 4.0)])
     kernel, new = scaled_matern(2), np.random.default_rng(2).random((7, 2))
@@ -106,7 +106,7 @@ def test_non_finite_inputs_and_targets_are_refused(bad: float) -> None:
             GaussianProcess.given(scaled_matern(2), np.zeros(4), inputs, targets)
 
 
-def test_likeliest_of_several_fits_is_kept() -> None:
+def test_most_likely_of_several_fits_is_kept() -> None:
     """A fit of one iteration that starts where all is noise stays near its start."""
     X, y = data(20, 2)
     kernel, rng = scaled_matern(2), np.random.default_rng
@@ -159,7 +159,7 @@ def data_over_sizes(n: int = 14, t: int = 1) -> tuple[np.ndarray, np.ndarray]:
         (TASKS, Noise(), 1, False),
     ],
 )
-def test_gradient_agrees_with_central_differences_and_both_values_are_equal(
+def test_gradient_of_the_posterior_agrees_with_central_differences(
     basis: Basis, noise: Noise, t: int, *, has_constant: bool
 ) -> None:
     kernel, (inputs, targets) = fidelity_kernel(basis), data_over_sizes(t=t)
@@ -273,7 +273,7 @@ def test_inner_kernel_lacks_only_the_amplitude(kind: KernelKind) -> None:
     assert amplified == pytest.approx(3 * within)
 
 
-def test_given_priors_are_used() -> None:
+def test_custom_priors_are_used() -> None:
     priors = Priors(
         lambda name, n: Parameter(f"my {name} of {n}", 0.25, -1.0, 1.0, (0.25, 1.0)),
         lambda step: Parameter(f"of {step}", -2.0, -5.0, 5.0, (-2.0, 1.0)),

@@ -179,5 +179,7 @@ THETA = np.log([0.01, 0.4])
         (FallingNoise(0), THETA, [0.206, 0.014, 0.206]),  # of the column that it is told
     ],
 )
-def test_noise_depends_on_the_row(noise: Noise, theta: np.ndarray, variance: list[float]) -> None:
+def test_noise_kernel_depends_on_the_row(
+    noise: Noise, theta: np.ndarray, variance: list[float]
+) -> None:
     assert noise.variance(theta, THREE_ROWS) == pytest.approx(variance, rel=1e-6)

@@ -118,7 +118,7 @@ def two_curves(second: float) -> tuple[GaussianProcess, np.ndarray]:
     return process, np.array([[0, 1.0], [1, 1.0]])
 
 
-def test_sites_stand_only_where_the_mean_falls() -> None:
+def test_sites_are_placed_only_where_the_mean_falls() -> None:
     process, ends = two_curves(second=0.1)
     on_sites = MonotoneProcess.of(process, ends)
     assert on_sites.sites.tolist() == [[0.0, 1.0]]
@@ -146,7 +146,7 @@ def test_site_times_are_spaced_by_the_logarithm() -> None:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), s=st.integers(1, 10))
-def test_needed_sites_leave_no_negative_mean(seed: int, s: int) -> None:
+def test_truncation_at_the_needed_sites_leaves_no_negative_mean(seed: int, s: int) -> None:
     rng = np.random.default_rng(seed)
     mean, root = rng.normal(size=s), rng.normal(size=(s, s + 1))
     covariance = root @ root.T / (s + 1) + 0.05 * np.eye(s)
@@ -219,7 +219,7 @@ def test_truncation_ratio_is_accurate_and_continuous_in_the_far_tail() -> None:
     assert below[1] > truncation_ratio(-1e5)[1] > 0
 
 
-def test_constraints_that_hold_anyway_have_no_effect() -> None:
+def test_already_satisfied_constraints_have_no_effect() -> None:
     """From 8 deviations on, the effect is exactly zero."""
     covariance = drawn(4, seed=1)[1]
     sites = propagate(8.5 * np.sqrt(np.diag(covariance)), covariance)
@@ -232,14 +232,14 @@ def test_constraints_that_hold_anyway_have_no_effect() -> None:
     assert sites.precision == pytest.approx([0.681167, 0.0, 0.0], abs=1e-5)
 
 
-def test_unsuitable_start_is_dropped() -> None:
+def test_invalid_starting_values_of_the_truncation_are_ignored() -> None:
     mean, covariance = drawn(3, seed=4)
     broken = Sites(np.full(3, 1.0), np.array([np.inf, 0.0, 0.0]))
     found, cold = propagate(mean, covariance, start=broken), propagate(mean, covariance)
     assert found.precision == pytest.approx(cold.precision)
 
 
-def test_sites_added_later_keep_earlier_sites() -> None:
+def test_adding_sites_keeps_earlier_sites() -> None:
     process, ends = two_curves(second=-0.05)
     first = MonotoneProcess.of(process, ends[:1])
     both = first.with_sites(ends)

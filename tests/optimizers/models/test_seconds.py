@@ -107,7 +107,7 @@ def test_hyperparameter_multiplies_seconds_as_declared_or_measured() -> None:
         assert learned.seconds(query("plain", C=c)) == pytest.approx(c**0.5, rel=0.3)
 
 
-def test_unseen_algorithm_costs_as_much_as_the_others_of_its_step() -> None:
+def test_unseen_algorithm_costs_as_much_as_other_algorithms_of_the_step() -> None:
     seen, new = query("plain", 1 / 64), query("forest", 1 / 64)
     learned = costs(told(seen, ("model", 50.0, 0.0)))
     assert not learned.is_known(new.configuration)
@@ -179,7 +179,7 @@ def test_first_trial_of_an_algorithm_gets_a_share_of_the_seconds_left() -> None:
     assert learned.allowed_seconds(query("forest", 1 / 2), Budget()) == inf
 
 
-def test_pilot_seconds_are_not_trial_overhead() -> None:
+def test_pilot_seconds_do_not_count_as_trial_overhead() -> None:
     plain, steps = query("plain"), (StepCost("model", 0, 1e-3, 0.0, hit=False, key=""),)
     trial = told(plain, ("model", 1.0, 0.0))
     evaluation = replace(trial.evaluation, cost_seconds=trial.evaluation.cost_seconds + 50.0)
@@ -217,7 +217,7 @@ def test_seconds_for_more_held_out_rows_are_predicted() -> None:
     assert costs(told(query("plain"), ("model", 1.0, 0.0))).held_out_seconds(configuration, 9) == 0
 
 
-def test_slow_preprocessing_counts_as_unknown_until_seen() -> None:
+def test_seconds_of_slow_preprocessing_are_unknown_until_measured() -> None:
     kernel = algorithm("kernel", growth={"rows": 2.0})
     space = Space("timed", (Step("scale", (algorithm("unit"), kernel)), MODELS))
     learned = Costs(space, OBJECTIVE)

@@ -23,7 +23,7 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import Candidates
 
 
-def test_new_configurations_keep_their_order_and_skip_known_ones() -> None:
+def test_known_configurations_are_skipped_and_the_order_is_kept() -> None:
     search, rng = GaussianSearch(counted_space((2, 2), 1)), np.random.default_rng(0)
     drawn = [sample_configuration(search.space, rng) for _ in range(6)]
     asked = {drawn[0], drawn[3]}
@@ -73,7 +73,7 @@ def test_numbers_are_polished_to_the_peak_and_neighboring_integers_tried() -> No
         assert dict(found["s"].values)["a_k"] == 700
 
 
-def test_every_other_category_is_tried_with_the_numbers_of_the_best() -> None:
+def test_other_categories_are_tried_with_the_numbers_of_the_best_candidate() -> None:
     kind = 611
     numbers = [Float(f"x{i}", (0.0, 1.0)) for i in range(4)]
     search = search_of(Categorical("a_kind", [f"c{i}" for i in range(1200)]), *numbers)
@@ -84,7 +84,7 @@ def test_every_other_category_is_tried_with_the_numbers_of_the_best() -> None:
     assert best.units[0][1:] == pytest.approx([0.2, 0.4, 0.6, 0.8], abs=1e-3)
 
 
-def test_penalties_count_in_every_round() -> None:
+def test_penalties_apply_in_every_round_of_the_search() -> None:
     search = search_of(Integer("a_k", (1, 100)), Float("x", (0.0, 1.0)))
     middle = Configuration.of(search.space, ("a",), [{"a_k": 50, "x": 0.5}])
     observed = search.inputs.encode([middle])
@@ -131,7 +131,7 @@ def test_models_are_drawn_equally_often_and_moves_stay_in_range() -> None:
     assert 0.05 < np.std(x) < 0.07  # 0.06 when the steps beyond 1 come back
 
 
-def test_quarter_of_the_moves_change_the_algorithm_and_its_values() -> None:
+def test_quarter_of_the_moves_changes_an_algorithm_with_all_hyperparameters() -> None:
     space = counted_space((3,))
     inputs = pipeline_inputs(space)
     origin = Candidates(np.array([[1]]), np.full((1, 3), 0.5))

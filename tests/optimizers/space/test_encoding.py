@@ -64,7 +64,7 @@ def test_integers_of_older_studies_are_decoded_unchanged() -> None:
         (OrdinalHyperparameter("e", [1, 2, 5]), [1, 2, 5]),
     ],
 )
-def test_discrete_values_survive_the_unit_interval(hyperparameter, values) -> None:
+def test_discrete_values_survive_encoding_to_the_unit_interval(hyperparameter, values) -> None:
     assert [from_unit(hyperparameter, to_unit(hyperparameter, v)) for v in values] == [*values]
 
 
@@ -75,7 +75,7 @@ def one_to(n: int, *, log: bool = False) -> Grid:
 
 
 @given(n=st.integers(2, 60), log=st.booleans(), u=st.floats(0, 1))
-def test_unit_position_means_the_same_value_in_grid_and_space(n, log, u) -> None:
+def test_unit_position_has_the_same_value_in_grid_and_space(n, log, u) -> None:
     grid = one_to(n, log=log)
     if np.abs(grid.borders - u).min() > 1e-12:
         assert int(grid.index(u)) == from_unit(Integer("k", (1, n), log=log), u) - 1
@@ -83,7 +83,7 @@ def test_unit_position_means_the_same_value_in_grid_and_space(n, log, u) -> None
 
 @settings(max_examples=30)
 @given(n=st.integers(2, 200), log=st.booleans(), target=st.floats(-0.5, 1.5))
-def test_nearest_point_of_each_cell_is_projected_to_its_own_value(n, log, target) -> None:
+def test_nearest_point_in_each_cell_is_projected_to_the_value_of_the_cell(n, log, target) -> None:
     grid = one_to(n, log=log)
     points = grid.nearest_in_cells(target)
     assert [grid.projected(float(x)) for x in points] == list(range(n))
@@ -166,7 +166,7 @@ def test_samples_and_neighbors_stay_in_the_restricted_space() -> None:
     assert not table.may_be_proposed(outside).any()
 
 
-def test_steps_far_beyond_a_border_are_reflected_twice() -> None:
+def test_steps_far_beyond_the_unit_interval_are_reflected_twice() -> None:
     steps = np.array([-0.25, 1.25, 2.25, -3.5])
     assert reflected(steps).tolist() == [0.25, 0.75, 0.25, 0.5]
 

@@ -88,7 +88,7 @@ def test_integer_updates_match_three_worked_iterations() -> None:
         (0.02, 0.07, 0.10, 0.0, -0.05, 0.00125, 0.05),
     ],
 )
-def test_slacks_match_worked_values(g, bound, mu, u, residual, penalty, after) -> None:  # noqa: PLR0917
+def test_admm_slacks_match_worked_values(g, bound, mu, u, residual, penalty, after) -> None:  # noqa: PLR0917
     best = float(slack(g, bound, mu, 1.0))
     assert best == pytest.approx(u)
     assert g - bound + best == pytest.approx(residual)
@@ -96,7 +96,7 @@ def test_slacks_match_worked_values(g, bound, mu, u, residual, penalty, after) -
     assert next_multiplier(g, bound, mu, 1.0) == pytest.approx(after, abs=1e-12)
 
 
-def test_reward_matches_worked_values() -> None:
+def test_bandit_reward_matches_worked_values() -> None:
     losses = [0.05, 0.21, 0.35, 0.7, 0.9, -0.1]
     assert reward(losses, 0.7) == pytest.approx([0.928571, 0.7, 0.5, 0.0, 0.0, 1.0], abs=1e-6)
 
@@ -115,7 +115,7 @@ def at(k: int, kind: str = "x", x: float = 0.5, name: str = "a") -> Configuratio
     return Configuration.of(TWO, (name,), [{"a_k": k, "b_kind": kind, "c_x": x}])
 
 
-def test_move_keeps_the_chosen_values_and_accumulates_the_dual() -> None:
+def test_move_stores_the_tuned_values_and_accumulates_the_dual() -> None:
     here, state = Positions(TWO, 1.0), AdmmState()
     assert here.at(state, ("a",)) == at(3)
     here.move(state, at(6, "z", 0.25))
@@ -312,7 +312,7 @@ def test_arm_with_the_most_rewards_is_drawn_most() -> None:
     assert drawn.count("a0") == 50
 
 
-def test_order_is_an_assignment_of_steps_to_places() -> None:
+def test_best_order_solves_the_assignment_of_steps_to_places() -> None:
     space = ordered_space()
     table = PathArms(space, 0)
     weights = dict.fromkeys(table.arms, 0.0) | {f"{name}/scale": 1.0 for name in "abc"}
@@ -369,7 +369,7 @@ def test_first_path_is_the_simplest_or_most_like_plain_naive_bayes() -> None:
     assert simplest_path(space, [("unit", "svm"), ("unit", "bayes")]) == ("unit", "bayes")
 
 
-def test_path_is_tried_with_defaults_and_then_with_random_values() -> None:
+def test_new_path_is_tried_with_defaults_and_then_with_random_values() -> None:
     optimizer = OfThree(counted_space((1, 2), 1), 0, UNIT)
     asked = ask_and_tell(optimizer, lambda _: 0.5, 8, 8)
     values = [
@@ -380,7 +380,7 @@ def test_path_is_tried_with_defaults_and_then_with_random_values() -> None:
     assert values[0] not in values[1:]
 
 
-def test_effort_grows_up_to_its_bound_and_starts_small_in_small_budgets() -> None:
+def test_evaluations_per_iteration_grow_to_a_bound_and_start_small_in_small_budgets() -> None:
     optimizer = Admm(counted_space((3, 4)), 0, UNIT, variant="paper")
     efforts = []
     for t in range(9):
@@ -406,7 +406,7 @@ def test_every_second_iteration_tunes_a_new_path(variant: str, iterations: int) 
     assert (len(tuned) > 1) == (variant == "default")
 
 
-def test_untuned_algorithms_start_from_the_values_that_z_min_drew() -> None:
+def test_untuned_algorithms_start_from_the_values_drawn_by_z_min() -> None:
     space = counted_space((2, 3))
     optimizer = Admm(space, 0, UNIT)
     ask_and_tell(optimizer, lambda _: 0.5, 1, 200)
@@ -451,7 +451,7 @@ def test_multiplier_grows_each_iteration_while_a_bound_is_exceeded() -> None:
     assert steps[steps > 0] == pytest.approx(10.1)
 
 
-def test_failed_pull_earns_no_reward() -> None:
+def test_failed_trial_earns_no_bandit_reward() -> None:
     optimizer = Admm(finite_space(), 0, UNIT, variant="paper")
     ask_and_tell(optimizer, lambda _: None, 5)
     before = to_document(optimizer._state)

@@ -73,7 +73,7 @@ def test_running_training_is_pending_and_a_full_fit_counts_as_all_epochs() -> No
         ((stretch(0, A, [9.0, 8.0], constraints=FAST),), False, False),
     ],
 )
-def test_diverged_infeasible_or_failed_curves_are_closed_and_keep_their_epochs(
+def test_diverged_infeasible_or_failed_curves_are_closed_and_keep_trained_epochs(
     trials: tuple[Trial, ...], is_closed: bool, has_failed: bool
 ) -> None:
     history = recorded(*trials, constraints=[Constraint("latency_us", 50.0)])
@@ -198,7 +198,7 @@ def test_bounded_metrics_use_logarithmic_scores_by_default() -> None:
     assert np.diff(unit.scores([-0.9, -0.95])) == pytest.approx(apart)
 
 
-def test_sites_stand_only_at_resumable_curves() -> None:
+def test_monotonicity_sites_are_placed_only_on_resumable_curves() -> None:
     diverged = stretch(8, at(0.9, "unit"), [60.0, 59.0], 4, trouble="no epoch 3")
     others = stretch(9, knn(0.5), 30.0), crashed(10, at(0.99, "unit"), 2)
     which = curves(*SEVEN, falling(7, 0.95, T_MAX), diverged, *others)
@@ -208,7 +208,7 @@ def test_sites_stand_only_at_resumable_curves() -> None:
 
 
 @pytest.mark.slow
-def test_parameters_are_refitted_whenever_trials_grow_by_a_tenth() -> None:
+def test_parameters_are_refitted_whenever_the_number_of_trials_grows_by_a_tenth() -> None:
     many = [falling(i, i / 30) for i in range(30)]
     memo: dict[str, Any] = {}
     fitted = []

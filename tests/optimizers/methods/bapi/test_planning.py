@@ -57,7 +57,7 @@ def planning(*pending: Trial, new: Sequence[Configuration]) -> Planning:
     return Planning(curves, learner.inputs.encode(new), learner, belief, best=best, epsilon=1.0)
 
 
-def test_running_training_counts_as_chosen() -> None:
+def test_running_training_reduces_the_gain_of_similar_configurations() -> None:
     """A twin of the running configuration promises as much but adds almost nothing."""
     first, twin = net(0.2, 0.9), net(0.2, 0.901)
     alone = planning(new=[first, twin]).improvement(4, 0)[0].gains()
@@ -113,7 +113,7 @@ def test_plans_match_the_worked_example(budget: float, plan: dict[int, float]) -
     assert {number: seconds for number, (_, seconds) in entries.items()} == pytest.approx(plan)
 
 
-def test_choice_by_cost_cools_down_as_the_budget_is_spent() -> None:
+def test_influence_of_cost_decreases_as_the_budget_is_spent() -> None:
     """Expected improvements are .0139559 and .0076271, at costs of 10 and 2 seconds."""
     two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
@@ -222,7 +222,7 @@ RESUMED = Trial(3, Query(KNOWN, epochs=4))  # 3 seconds an epoch
         (None, 2, (), 3, {12.0: 2}),
     ],
 )
-def test_affordable_epochs_respect_pending_trainings_and_the_share_of_a_worker(
+def test_affordable_epochs_exclude_pending_trainings_and_other_workers(
     which: Configuration | None,
     target: int,
     pending: tuple[Trial, ...],
@@ -311,7 +311,9 @@ def test_smaller_budget_gives_a_smaller_initial_design(n_epochs, n_configuration
 @pytest.mark.parametrize(
     ("epsilon", "done", "epochs"), [(0.01, 0, 42), (0.03, 0, 31), (0.03, 40, 40), (1.0, 0, 1)]
 )
-def test_enough_epochs_match_the_worked_example(epsilon: float, done: int, epochs: int) -> None:
+def test_number_of_sufficient_epochs_matches_the_worked_example(
+    epsilon: float, done: int, epochs: int
+) -> None:
     """The accuracy after t epochs is 0.95 - 0.6 / (1 + t / 5)."""
     losses = 1 - (0.95 - 0.60 / (1 + np.arange(1, 51) / 5))
     assert 1 - losses[-1] == pytest.approx(0.8954545455)
@@ -342,7 +344,7 @@ def said(done=20, target=40, mean=0.893, best=0.9, **given) -> Verdict:
         ({"done": 40, "mean": 2.0}, "finished"),
     ],
 )
-def test_training_ends_if_it_cannot_win_or_had_enough_epochs(given, expected) -> None:
+def test_training_is_stopped_after_enough_epochs_or_if_unable_to_win(given, expected) -> None:
     assert said(**given) == expected
 
 
@@ -386,7 +388,7 @@ def started(optimizer: Bapi, least: float = 0.0) -> Bapi:
         (Budget(trials_spent=8, trials_left=8), 0.5),
     ],
 )
-def test_costs_are_cooled_by_the_share_of_the_budget_spent(monkeypatch, budget, share) -> None:
+def test_cost_exponent_is_the_share_of_the_budget_left(monkeypatch, budget, share) -> None:
     powers, chosen = list[float](), Planning.chosen
 
     def noted(self: Planning, entries: list[PlannedTraining], power: float) -> PlannedTraining:
@@ -408,7 +410,7 @@ def test_improvement_is_measured_from_the_best_feasible_loss(plans: list[Plannin
     assert plans[-1].best == plans[-1].belief.scores.scores(optimizer.incumbent.loss)
 
 
-def test_tolerance_follows_the_spread_of_losses_without_a_range(plans) -> None:
+def test_tolerance_follows_the_spread_of_losses_if_the_metric_has_no_range(plans) -> None:
     unbounded = replace(CURVES, metric="rmse", unit="", lower=0.0, upper=inf)
     optimizer = started(Bapi(nets(), 0, unbounded, n_first=N_FIRST))
     least = [c.loss for c in optimizer.curves.values() if c.epochs]
@@ -433,7 +435,7 @@ def test_waiting_configurations_are_not_planned(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("deviation", "are_stopped"), [(1e6, False), (1.0, True)])
-def test_trainings_are_stopped_by_the_deviation_of_the_outcome(
+def test_deviation_of_the_predicted_outcome_decides_which_trainings_stop(
     monkeypatch: pytest.MonkeyPatch, deviation: float, are_stopped: bool
 ) -> None:
     """The observation at the last epoch has a deviation of 1 now."""

@@ -240,7 +240,7 @@ def test_unit_of_losses_does_not_change_the_search() -> None:
     np.testing.assert_allclose(ones.scores, tens.scores, rtol=1e-6)
 
 
-def test_divergence_prefers_cheap_and_information_prefers_telling_subsets() -> None:
+def test_divergence_prefers_cheap_and_information_gain_prefers_informative_subsets() -> None:
     # Curves of configurations have little in common, so small subsets tell next to nothing.
     unlike = {**SMOOTH, "ln of the second weight": 3.0, "noise variance": log(1e-4)}
     belief = belief_of(*parabola(drop=4.0), parameters=unlike)

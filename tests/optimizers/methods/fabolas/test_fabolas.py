@@ -26,7 +26,7 @@ def fabolas(n_first: int = 1) -> Fabolas:
     ("twin", "n", "is_given_up"),
     [(GOOD, 35, False), (BAD, 28, True)],
 )
-def test_uninformative_subsets_are_given_up_and_the_best_is_still_found(
+def test_uninformative_subsets_are_abandoned_and_the_optimum_is_still_found(
     twin: Twin, n: int, is_given_up: bool
 ) -> None:
     optimizer = fabolas(n_first=6)
@@ -84,7 +84,7 @@ def after_first() -> Fabolas:
         (Budget(trials_left=0), "confirm"),
     ],
 )
-def test_best_is_evaluated_on_all_rows_when_due(budget: Budget, phase: str) -> None:
+def test_best_configuration_is_evaluated_on_all_rows_when_due(budget: Budget, phase: str) -> None:
     """A full evaluation is due once subsets and proposals have cost enough, budget permitting."""
     optimizer = after_first()
     query = optimizer.ask(budget)
@@ -101,7 +101,7 @@ def test_only_queries_that_can_end_in_time_are_proposed() -> None:
         after_first().ask(Budget(seconds_spent=1.0, seconds_left=1e-3))
 
 
-def test_results_of_pending_queries_are_imagined_and_proposals_differ() -> None:
+def test_pending_queries_get_imagined_results_and_new_proposals_differ() -> None:
     optimizer = after_first()
     asked = [position(optimizer.ask(Budget()))[0] for _ in range(4)]
     gaps = [abs(a - b) for i, a in enumerate(asked) for b in asked[:i]]
@@ -141,7 +141,7 @@ def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]
     return queries[6:]
 
 
-def test_improvement_searches_near_the_best_and_entropy_search_spreads_out():
+def test_expected_improvement_stays_near_the_best_and_entropy_search_spreads_out():
     """Losses are those of `GOOD`; the right end costs e^8 times as much as the left."""
 
     def dear(query: Query) -> Outcome:

@@ -50,7 +50,7 @@ def test_small_data_gets_no_subsets(n_rows, n_rarest, why) -> None:
 
 
 @given(n_rows=st.integers(1, 10_000_000), n_classes=st.integers(0, 300), rare=st.floats(0, 1))
-def test_shares_of_rows_halve_down_to_enough_rows(n_rows, n_classes, rare) -> None:
+def test_shares_of_rows_are_halved_while_enough_rows_remain(n_rows, n_classes, rare) -> None:
     rarest = max(1, int(rare * n_rows / max(n_classes, 1)))
     sizes = Sizes.of(Objective(n_rows=n_rows, n_classes=n_classes, n_rarest=rarest))
     assert [2**-k for k in reversed(range(len(sizes.shares)))] == list(sizes.shares)
@@ -100,7 +100,7 @@ def skills(errors: Sequence[float]) -> list[float]:
     return skills_of(predictions, dict(enumerate(OUTCOMES[: len(errors) + 1])), 1.0)
 
 
-def test_gate_closes_after_several_misses() -> None:
+def test_gate_rejects_subsets_after_several_wrong_predictions() -> None:
     assert all(is_open(skills([0.05] * n)) for n in range(8))
     assert not is_open(skills([0.9, -0.8, 1.0]))
     assert is_open(skills([9.0]))
@@ -108,7 +108,7 @@ def test_gate_closes_after_several_misses() -> None:
     assert not is_open(skills([0.05, 0.05, *[9.0] * 4]))
 
 
-def test_verdicts_ignore_later_results_and_vague_predictions_have_no_skill() -> None:
+def test_skill_ignores_later_results_and_is_zero_for_vague_predictions() -> None:
     errors = [0.15, 0.3, 0.1, 0.4, 0.2, 0.1]
     for n in range(1, len(errors)):
         assert skills(errors[:n]) == skills(errors)[:n]
@@ -121,7 +121,7 @@ def test_verdicts_ignore_later_results_and_vague_predictions_have_no_skill() -> 
     assert skills_of({1: Prediction("", 3.0, 0.6)}, outcomes, 1.0)[0] > 1.0
 
 
-def test_predictions_survive_the_memo_and_small_deviations_stay_positive() -> None:
+def test_predictions_are_restored_from_the_memo_with_positive_deviations() -> None:
     first = Prediction("verify", -1.25, 0.5)
     memo = json.loads(json.dumps({"full": {"7": first.to_json()}}))
     assert Prediction.all_of(memo) == {7: first}

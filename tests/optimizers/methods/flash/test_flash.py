@@ -51,7 +51,7 @@ def by_path(optimizer: Flash) -> Callable[[Query], float]:
     return lambda query: float(paths.index(query.configuration.path)) + 1
 
 
-def test_benchmark_world_of_the_paper_is_reproduced() -> None:
+def test_benchmark_of_the_paper_is_reproduced() -> None:
     """After thirty D-optimal picks; losses and log seconds are sums over algorithms."""
     optimizer = Flash(counted_space(BENCHMARK), 0, Objective(), variant="paper")
     paths, one_hot = list(optimizer.space.paths()), one_hot_paths(BENCHMARK)
@@ -177,7 +177,9 @@ def test_subspace_has_the_best_paths_and_the_best_share_of_each_step(paths, keep
         pytest.param(Admm, "average", "trees", 40, marks=pytest.mark.slow),
     ],
 )
-def test_aggregation_is_found_for_the_model_family_that_needs_it(method, family, kind, n):
+def test_best_aggregation_is_found_even_if_useful_for_a_single_model_family(
+    method, family, kind, n
+):
     optimizer = method(events_space(), 0, Objective())
     ask_and_tell(optimizer, planted(family, kind), n, n)
     assert optimizer.incumbent is not None
@@ -251,7 +253,7 @@ def log_eips(*given: Any, **options: Any) -> np.ndarray:
     return log_ei - log_cost
 
 
-def test_models_of_the_paper_follow_equation_one_without_an_intercept() -> None:
+def test_paper_variant_models_follow_equation_one_without_an_intercept() -> None:
     paths, losses = one_hot_paths(TOY), np.array(LOSSES)
     seen, inverse = paths[SEEN], np.linalg.inv(paths[SEEN].T @ paths[SEEN] + np.eye(5))
     beta = inverse @ seen.T @ losses
@@ -269,7 +271,7 @@ def test_models_of_the_paper_follow_equation_one_without_an_intercept() -> None:
     )
 
 
-def test_pending_path_counts_with_its_predicted_mean() -> None:
+def test_pending_path_counts_as_a_result_with_the_predicted_mean() -> None:
     paths = one_hot_paths(TOY)
     model = PathLinear.fit(paths[SEEN], np.array(LOSSES))
     for history, known in (
@@ -288,7 +290,7 @@ def equal_history(seconds: float) -> History:
     return run_steps(defaults_of(counted_space((2, 2))), {"step1.a1": seconds})
 
 
-def test_improvement_per_second_has_a_floor_at_one_percent_of_the_mean() -> None:
+def test_improvement_per_second_assumes_at_least_one_percent_of_the_mean_seconds() -> None:
     found = log_eips(equal_history(9.0), (2, 2))
     # The first step was cached by both paths: 0.1 s and 9 s after loading it in 0.01 s.
     assert found[0] - found[1] == pytest.approx(np.log(9.01 / 0.11), rel=0.1)
@@ -309,7 +311,7 @@ def test_failures_count_as_the_bound_or_the_worst_loss() -> None:
         assert log_ei == pytest.approx(expected)
 
 
-def test_improvement_of_many_runs_is_divided_by_log_uncached_seconds() -> None:
+def test_improvement_over_many_runs_is_divided_by_the_log_of_uncached_seconds() -> None:
     seconds = {"step0.a0": 9.0, "step0.a1": 9.0, "step1.a1": 9.0}
     history = run_steps(defaults_of(counted_space((2, 2))), seconds)
     many = log_eips(history, (2, 2), is_next_run=False)
@@ -344,7 +346,7 @@ def test_path_listed_twice_in_the_design_runs_twice() -> None:
     assert rest([0, 0, 4, 8], after_three(1.0), variant="paper") == [0]
 
 
-def test_candidate_cost_has_a_floor_relative_to_a_whole_run() -> None:
+def test_cost_of_a_candidate_is_at_least_a_share_of_a_whole_run() -> None:
     space, rng = counted_space((2, 2)), np.random.default_rng(0)
     asked = (Query(sample_configuration(space, rng)) for _ in range(8))
     seconds = {"step0.a0": 1e4, "step0.a1": 8.0, "step1.a0": 0.01, "step1.a1": 2.0}
@@ -358,7 +360,7 @@ def test_candidate_cost_has_a_floor_relative_to_a_whole_run() -> None:
     assert cost == pytest.approx([0.5 * np.log(LEAST_SHARE * typical)])
 
 
-def test_proposals_of_the_papers_forest_depend_on_differences_of_losses() -> None:
+def test_paper_variant_forest_depends_only_on_differences_of_losses() -> None:
     """With logarithms of losses, a constant added to all of them would change the proposals."""
 
     def proposals(added: float) -> list[Query]:
