@@ -155,7 +155,7 @@ def test_worker_creates_no_second_store_while_the_known_store_is_away(store, fol
     again.close()
 
 
-def test_store_that_stays_away_is_lost_and_later_calls_do_not_wait(
+def test_store_that_never_returns_is_lost_and_later_calls_do_not_wait(
     store, folder, monkeypatch
 ) -> None:
     monkeypatch.setenv(OUTAGE_VARIABLE, "0.5")
@@ -192,7 +192,7 @@ def in_bucket(proxy, tmp_path) -> Iterator[ArtifactStore]:  # noqa: ARG001
     ("fault", "kind"),
     [("cut", "outage"), ("away", "outage"), ("errors", "artifacts"), ("undeletable", "artifacts")],
 )
-def test_faulty_bucket_is_waited_for_and_refused_requests_skipped(
+def test_work_waits_for_a_faulty_bucket_and_skips_refused_requests(
     proxy, in_bucket, fault, kind
 ) -> None:
     store, heard = in_bucket, []

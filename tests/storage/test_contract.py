@@ -132,7 +132,7 @@ def test_repair_forgets_damaged_steps_and_deletes_unknown_files(store) -> None:
     assert store.read(whole, ["train"])
 
 
-def test_leftovers_of_a_dead_writer_are_swept_and_do_not_count(store) -> None:
+def test_files_of_a_dead_writer_are_swept_and_do_not_count_toward_the_size(store) -> None:
     folder = artifact_folder(entry("a").key)
     store.index.journal.begin(folder, "place")
     store.files.publish(folder, "place", store.files.encode(folder, {"x": 1}))

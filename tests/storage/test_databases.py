@@ -52,7 +52,7 @@ def test_unreferenced_database_closes_its_connections(tmp_path) -> None:
 
 
 @pytest.mark.full
-def test_connection_is_waited_for_when_all_are_taken(address, postgres) -> None:
+def test_work_waits_for_a_connection_if_all_connections_are_taken(address, postgres) -> None:
     address = replace(address, database=postgres.new_database())
     ArtifactStore(address).close()
     engine = create_engine(address.database, poolclass=NullPool)

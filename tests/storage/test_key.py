@@ -31,7 +31,7 @@ LINEAGE = {
 KEY = "5519cb86951c14e87b4139d5b3d7cda18d3aa4bc70aec6b1f6a20518f6890115"
 
 
-def test_keys_and_ids_match_stores_on_disk() -> None:
+def test_keys_and_ids_equal_the_recorded_values() -> None:
     assert prefix_key(LINEAGE) == KEY
     assert digest(b"prefect-tune").startswith("d4fc21d82527f94dee32b4136c4ba8cf")
     key, other = "ab" * 32, "0123456789abcdef" * 4

@@ -96,7 +96,7 @@ def hold_for_ever(address: StoreAddress, log: str) -> None:
     ArtifactStore(address).get_or_make(entry("a"), {}, make)
 
 
-def test_lease_is_held_until_its_holder_dies_whatever_the_clock_says(
+def test_lease_lasts_until_the_holder_dies_whatever_the_clock_says(
     either_address, tmp_path
 ) -> None:
     store, log = ArtifactStore(either_address), tmp_path / "log"
@@ -159,7 +159,7 @@ def obtain_and_die() -> None:
     HostCopies("store").obtain(digest(CONTENT), download)
 
 
-def test_one_of_several_processes_downloads_even_after_one_was_killed(
+def test_single_process_downloads_even_if_a_downloading_process_was_killed(
     tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))

@@ -42,7 +42,7 @@ def test_lease_has_one_holder_at_a_time(book) -> None:
     assert book.acquire("a")
 
 
-def test_renewed_lease_is_not_taken_after_the_process_slept(either_store, book) -> None:
+def test_lease_of_a_process_that_slept_is_not_taken_if_renewed(either_store, book) -> None:
     other = LeaseBook(either_store.database)
     assert book.acquire("a")
     set_clock_forward(either_store)

@@ -125,7 +125,7 @@ CHANGES = {
 OTHER = ProcessIdentity("another boot", 1, 1.0, "machine")
 
 
-def test_process_that_lost_the_lease_of_a_study_changes_nothing(either_store) -> None:
+def test_process_that_lost_the_lease_cannot_change_the_study(either_store) -> None:
     Ledger(either_store.database).create_study("s", {}, {})
     asleep = LeaseBook(either_store.database, lease_seconds=-1.0)
     asleep.close()
@@ -228,7 +228,7 @@ def test_promotions_keep_the_last_three_former_champions() -> None:
     assert series.n_tests == 0
 
 
-def test_process_without_the_lease_of_a_series_changes_nothing(table, either_store) -> None:
+def test_process_without_the_lease_cannot_change_the_series(table, either_store) -> None:
     table.save(SERIES)
     with either_store.database.write() as connection:
         connection.execute(update(lease_table).values(holder=OTHER.to_text()))
@@ -238,7 +238,7 @@ def test_process_without_the_lease_of_a_series_changes_nothing(table, either_sto
     assert table.find("n") == SERIES
 
 
-def test_damaged_run_is_named(table, either_store) -> None:
+def test_error_names_a_damaged_run_of_a_series(table, either_store) -> None:
     table.save(SERIES, RUN)
     with either_store.database.write() as connection:
         connection.execute(update(series_run_table).values(body={"study": "n-1"}))

@@ -98,7 +98,7 @@ class RefusalError(Exception):
      {"response": {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 507}}},
      {"status": 507}, {"status_code": 507}, {"sqlstate": "53100"}],
 )  # fmt: skip
-def test_server_without_space_counts_as_full_also_if_fsspec_wraps_the_error(about) -> None:
+def test_server_without_space_counts_as_full_even_if_fsspec_wraps_the_error(about) -> None:
     refusal = RefusalError(**about)
     assert cause_of(refusal) == Cause.FULL
     wrapped = OSError(errno.EIO, "refused")
@@ -169,7 +169,9 @@ def reached(service: Callable[[], object]) -> object:
     )
 
 
-def test_returning_service_is_waited_for_and_waiting_is_not_counted_as_work(clock, caplog) -> None:
+def test_work_waits_for_a_returning_service_and_waiting_does_not_count_as_work(
+    clock, caplog
+) -> None:
     service = Away(3)
     with waiting.waits_counted():
         stopwatch = waiting.Stopwatch()
@@ -182,7 +184,7 @@ def test_returning_service_is_waited_for_and_waiting_is_not_counted_as_work(cloc
     assert "me:***@here" in message
 
 
-def test_error_of_a_lost_service_is_not_waited_for_again_by_outer_calls(clock) -> None:
+def test_outer_calls_do_not_wait_again_for_a_lost_service(clock) -> None:
     services, n_outer = [Away()], []
 
     def outer() -> None:

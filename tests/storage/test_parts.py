@@ -42,7 +42,7 @@ def publish(files: Files, folder: str = FOLDER, **besides: bytes):
     return files.publish(folder, new_place(), encoded, besides), encoded
 
 
-def test_each_publication_has_its_own_place_and_is_cleared_alone(files) -> None:
+def test_publications_of_an_artifact_are_separate_and_cleared_separately(files) -> None:
     (first, _), (second, encoded) = publish(files), publish(files, **{"about.json": b"{}"})
     assert place_of(first) != place_of(second)
     files.clear(FOLDER, place_of(first))
@@ -56,7 +56,7 @@ def test_each_publication_has_its_own_place_and_is_cleared_alone(files) -> None:
     assert (files.free_bytes() == float("inf")) is not files.is_local
 
 
-def test_failing_writer_leaves_nothing_and_deleting_removes_empty_folders(
+def test_failing_writer_leaves_no_files_and_deleting_removes_empty_folders(
     tmp_path, monkeypatch
 ) -> None:
     def broken_off(*_) -> None:

@@ -41,7 +41,7 @@ from prefect_tune.storage.records import RecordDamaged, _linked, _released
 from prefect_tune.storage.waiting import StoreLost
 
 
-def test_step_made_before_the_lease_is_served_if_its_record_exists(store) -> None:
+def test_step_finished_by_another_process_is_served_if_complete(store) -> None:
     put(store, "a")
     _, again = store.get_or_make(entry("a"), {}, made, is_missed=True)
     assert again is None
@@ -59,7 +59,7 @@ def test_reading_a_step_that_was_evicted_and_remade_is_a_harmless_miss(store, ca
     assert verify(store).is_sound
 
 
-def test_full_disk_stops_the_cache_from_growing_and_keeps_sound_steps(
+def test_full_disk_stops_the_cache_from_growing_and_keeps_intact_steps(
     store, monkeypatch, caplog
 ) -> None:
     kept = put(store, "a")
@@ -74,7 +74,7 @@ def test_full_disk_stops_the_cache_from_growing_and_keeps_sound_steps(
     assert store.index.totals().refused == 2
 
 
-def test_any_number_of_entries_is_found_by_key_and_selected(store, monkeypatch) -> None:
+def test_index_finds_any_number_of_entries_by_key_and_by_filters(store, monkeypatch) -> None:
     monkeypatch.setattr(database_module, "_KEYS_PER_QUERY", 2)
     kept = [put(store, name) for name in ("a", "b")]
     kept += [put(store, "c", parent=kept[0].key), put(store, "d", n=500, step="encode")]
@@ -114,7 +114,7 @@ def test_evicted_steps_of_a_study_are_listed(store) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 60)), max_size=40))
 @settings(max_examples=40)
-def test_memory_never_exceeds_its_budget(puts) -> None:
+def test_memory_cache_never_exceeds_the_budget(puts) -> None:
     tier = MemoryTier(100)
     for place, n in puts:
         tier.put(str(place), "x", canonical(np.zeros(n, dtype=np.int8)))
@@ -173,7 +173,7 @@ def test_damaged_record_is_an_error_that_names_the_record(store) -> None:
     assert verify(store).damaged == ["data/x"]
 
 
-def test_records_are_not_written_if_their_folder_is_gone(store) -> None:
+def test_no_record_is_written_if_the_folder_of_records_is_gone(store) -> None:
     area = Path(store.files.path("records"))
     area.rename(area.with_name("elsewhere"))
     with pytest.raises(StoreLost, match="records is gone"):
@@ -182,7 +182,7 @@ def test_records_are_not_written_if_their_folder_is_gone(store) -> None:
     assert put(store, "a").is_present  # the cache's is made again
 
 
-def test_copied_record_is_independent(store, monkeypatch) -> None:
+def test_copied_record_is_independent_of_the_original(store, monkeypatch) -> None:
     monkeypatch.setattr(files, "signing_key", lambda: b"secret")
     parts = {"model": Path("an object that is pickled"), "about": {"name": "n"}, "y": np.arange(3)}
     store.records.put("models/s", parts, "s")
@@ -198,7 +198,7 @@ def test_copied_record_is_independent(store, monkeypatch) -> None:
     assert not store.records.exists("champions/x")
 
 
-def test_record_is_removed_with_the_last_study_that_uses_it(store) -> None:
+def test_removing_the_last_study_that_uses_a_record_removes_the_record(store) -> None:
     store.records.link(["predictions/a"], "first")  # before it is put
     for record in ("data/shared", "predictions/a", "predictions/b"):
         store.records.put(record, {"v": 1})
@@ -218,7 +218,7 @@ def test_record_is_removed_with_the_last_study_that_uses_it(store) -> None:
      (["two"], lambda c: _linked(["data/x"], "one", c), [])],
     ids=["last user removes the record", "next user keeps the record"],
 )  # fmt: skip
-def test_concurrent_changes_of_the_users_of_a_record_wait_for_each_other(
+def test_concurrent_changes_to_the_studies_of_a_record_are_serialized(
     tmp_path, postgres, users, first_change, gone
 ) -> None:
     address = StoreAddress(str(tmp_path / "store"), postgres.new_database())
@@ -240,7 +240,7 @@ def test_concurrent_changes_of_the_users_of_a_record_wait_for_each_other(
         store.close()
 
 
-def test_record_is_entered_once_if_the_answer_to_its_commit_was_lost(store) -> None:
+def test_record_is_stored_once_if_the_answer_to_the_commit_was_lost(store) -> None:
     """A connection may be cut between the commit and its answer, so the change is repeated."""
     store.records.put("models/s", {"m": 1})
     once = store.database.transact
