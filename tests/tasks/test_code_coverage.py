@@ -13,7 +13,7 @@ TABLE = pd.DataFrame({"code": ["A"], "description": ["A first code"], "parents":
 
 
 @pytest.mark.parametrize("at_a_time", [10**6, 7])
-def test_patients_count_once_with_their_latest_row_and_class(monkeypatch, at_a_time) -> None:
+def test_each_patient_counts_once_with_the_latest_row_and_class(monkeypatch, at_a_time) -> None:
     monkeypatch.setattr(module, "_PATIENTS_AT_ONCE", at_a_time)
     data, labels = events()
     data = data.rename(columns={"numeric_value": "value"}).assign(value=1.0)

@@ -82,7 +82,7 @@ def test_members_respect_the_time_limit(kind) -> None:
     assert held_out.fold_losses(predicted).mean() == pytest.approx(choice.losses[-1])
 
 
-def test_single_model_is_scored_by_its_own_scores() -> None:
+def test_single_model_is_evaluated_by_raw_scores_instead_of_votes() -> None:
     y = np.array([0, 0, 1, 1, 0, 1])
     values = np.array([[-3.0, -2.5, -1.0, 0.5, -2.0, 2.0]])  # no probabilities; all in order
     held_out = held_out_of(y, np.stack([-values, values], axis=2), "auroc")
@@ -116,7 +116,9 @@ def enumerated(loss: Callable, n_models: int, draws: list[tuple[int, ...]]) -> n
     ("share", "expected"),
     [(1.0, [0.191406, 0.617188, 0.191406]), (0.5, [0.229167, 0.541667, 0.229167])],
 )
-def test_weights_count_all_resamples(share: float, expected: list[float]) -> None:
+def test_weights_agree_with_an_enumeration_of_all_resamples(
+    share: float, expected: list[float]
+) -> None:
     """20,000 bootstraps are accurate to 0.005, which is at least four standard errors."""
     draws = list(product(range(4), repeat=round(4 * share)))
     exact = enumerated(lambda m, drawn: sum(WRONG[m, i] for i in drawn), 3, draws)
@@ -218,7 +220,7 @@ def test_estimated_loss_of_a_choice_among_noise_is_unbiased() -> None:
 
 
 @pytest.mark.slow
-def test_part_without_a_class_counts_for_no_kind() -> None:
+def test_loss_of_ensemble_kinds_is_defined_even_if_some_parts_lack_a_class() -> None:
     rng = np.random.default_rng(0)
     y, fold = np.zeros(90, dtype=int), np.arange(90) % 3
     y[:9] = 1  # three in each fold, so that two of its five parts have none

@@ -81,7 +81,7 @@ def is_same(model: Pipeline, other: Pipeline, rows: pd.DataFrame = X) -> bool:
 
 
 @pytest.mark.parametrize("name", GUARDS)
-def test_guards_are_exported_as_their_scikit_learn_parents(name) -> None:
+def test_guarded_estimators_are_exported_as_scikit_learn_classes(name) -> None:
     model = prepared(GUARDS[name], *([] if "Discriminant" in name else [LogisticRegression()]))
     assert ours_in(model) == [name]
     made = plain(model)
@@ -91,7 +91,7 @@ def test_guards_are_exported_as_their_scikit_learn_parents(name) -> None:
     assert is_same(clone(model).fit(X, y), clone(made).fit(X, y))
 
 
-def test_dense_clipping_is_exported_as_numpy_and_other_classes_remain_ours() -> None:
+def test_dense_clipping_is_exported_as_numpy_and_other_classes_are_unchanged() -> None:
     dense = prepared(ClipNegatives(), MultinomialNB())
     assert ours_in(plain(dense)) == []
     assert is_same(dense, plain(dense))
@@ -187,7 +187,7 @@ def test_reordered_or_extra_columns_are_refused(fitted, name) -> None:
             model.predict(other)
 
 
-def test_pickle_lists_the_packages_that_it_needs(fitted) -> None:
+def test_pickle_lists_required_packages(fitted) -> None:
     model = prepared(LogisticRegression())
     pickled = portable(model)
     assert set(pickled.packages) <= {"numpy", "pandas", "scipy", "sklearn"}
@@ -200,7 +200,7 @@ def test_pickle_lists_the_packages_that_it_needs(fitted) -> None:
 
 
 @pytest.mark.slow
-def test_skops_file_lists_what_must_be_trusted_and_installed(fitted) -> None:
+def test_skops_file_lists_trusted_types_and_required_packages(fitted) -> None:
     model = prepared(LogisticRegression())
     found = skops_file(model)
     assert np.array_equal(found.model.predict_proba(X), model.predict_proba(X))

@@ -56,7 +56,7 @@ def made_of(context: StudyContext, members: list[Member]) -> tuple[np.ndarray, d
     return parts["model"].predict_proba(dataset.rows(rows)), parts["about"]
 
 
-def test_model_is_the_weighted_mean_of_its_members(context, members) -> None:
+def test_model_is_the_weighted_mean_of_the_members(context, members) -> None:
     found, about = made_of(context, members)
     each = []
     for member in members:
@@ -68,7 +68,7 @@ def test_model_is_the_weighted_mean_of_its_members(context, members) -> None:
     assert about["trial"] == 4
 
 
-def test_step_results_of_members_are_served_or_recomputed(context, members, monkeypatch) -> None:
+def test_step_results_of_members_are_cached_or_recomputed(context, members, monkeypatch) -> None:
     uncached, _ = made_of(replace(context, use_cache=False, study="uncached"), members)
     costs = [fit_member(context, member).costs() for member in members]
     assert [sum(not cost.hit for cost in of_member) for of_member in costs] == [4, 1, 1]
@@ -86,7 +86,7 @@ def test_model_ignores_test_rows(context, members) -> None:
     assert len(path_run.nodes(REFIT)[-1].predictions().label) == 0
 
 
-def test_incompatible_members_are_named(context, members, monkeypatch) -> None:
+def test_error_names_incompatible_members(context, members, monkeypatch) -> None:
     def disagree(*_: Any) -> Any:
         raise ValueError("member 1 knows other classes")
 

@@ -147,7 +147,7 @@ def test_rows_that_selected_the_champion_are_not_compared_again(series: Series) 
     assert set(rows) < set(more)
 
 
-def test_champion_reads_rows_by_its_own_schema(series: Series) -> None:
+def test_champion_reads_new_rows_by_the_schema_of_the_training_rows(series: Series) -> None:
     # Codes were texts when the champion was trained, and are whole numbers now.
     data = frame(1_500)
     code = np.arange(1_500) % 3

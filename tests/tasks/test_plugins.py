@@ -80,7 +80,7 @@ def test_metric_plugin_needs_only_row_losses(installed) -> None:
 
 
 @pytest.mark.parametrize("text", ["import nothing_of_that_name", "raise SystemExit(3)"])
-def test_broken_plugin_is_an_error_only_when_named(installed, tmp_path, text) -> None:
+def test_broken_plugin_is_an_error_only_if_requested_by_name(installed, tmp_path, text) -> None:
     installed(methods=text)
     with pytest.raises(UnusablePlugin, match="stroll") as error:
         METHODS.named("stroll")
@@ -96,7 +96,7 @@ def test_broken_plugin_is_an_error_only_when_named(installed, tmp_path, text) ->
 
 
 @pytest.mark.parametrize("at", ["metrics:COST", "methods:ABSENT", "other:STROLL"])
-def test_entry_point_without_a_method_of_its_name_is_refused(installed, at) -> None:
+def test_entry_point_without_a_method_of_the_same_name_is_refused(installed, at) -> None:
     other = MODULES["methods"].replace('name="stroll"', 'name="other"')
     installed(entry_points={"methods": {"stroll": f"tune_extras.{at}"}}, other=other)
     with pytest.raises(UnusablePlugin):
@@ -131,7 +131,7 @@ def test_plugin_with_changed_code_is_refused(installed, kind, edited) -> None:
         check_plugins(used)
 
 
-def test_study_needs_the_plugins_that_it_started_with(installed) -> None:
+def test_study_requires_the_plugins_of_the_first_run(installed) -> None:
     installed()
     (used,) = used_plugins({**dict.fromkeys(NAMES, ""), "method": "stroll", "metric": "error"})
     assert (used.kind, used.name) == ("method", "stroll")

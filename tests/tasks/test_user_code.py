@@ -164,7 +164,7 @@ def test_modules_that_cannot_be_followed_are_listed_and_never_share_cached_steps
     ],
     ids=["function", "dotted path"],
 )
-def test_edited_module_is_never_served_from_the_old_cache(tmp_path, texts) -> None:
+def test_step_of_an_edited_module_is_never_served_from_the_old_cache(tmp_path, texts) -> None:
     def rewrite(formula: str) -> StudyContext:
         written = {name: text.replace("{}", formula) for name, text in texts.items()}
         return context(tmp_path, write(tmp_path / "mine", **written))
@@ -206,7 +206,7 @@ def test_process_on_another_machine_runs_the_stored_text(tmp_path) -> None:
     assert run_python(script, sent, cwd=tmp_path / "elsewhere").split() == [str(loss), "True"]
 
 
-def test_space_without_modules_of_its_own_keeps_its_earlier_name() -> None:
+def test_module_name_of_a_space_without_own_imports_is_unchanged() -> None:
     known = "prefect_tune_user_code_"
     assert load_user_code("x = 1", "a.py").__name__ == f"{known}c1d611b1c3b65ebacc4169bde1b99cbe"
     assert load_user_code("x = 1", "space.py", CodeBehind()) is load_user_code("x = 1", "space.py")
@@ -228,7 +228,7 @@ def test_modules_that_import_each_other_are_pickled_by_value(tmp_path) -> None:
     assert run_python(script, tmp_path / "call.pkl") == "2\n"
 
 
-def test_constraint_function_uses_its_helper_module(tmp_path) -> None:
+def test_constraint_function_may_use_a_helper_module(tmp_path) -> None:
     function = "from helper import one\ndef f(pipeline, X, y):\n    return one()\n"
     found = []
     for value in (1, 2):
@@ -241,7 +241,7 @@ def test_constraint_function_uses_its_helper_module(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_content_of_a_data_file_is_part_of_the_key_of_its_step(tmp_path) -> None:
+def test_step_key_includes_the_content_of_data_files(tmp_path) -> None:
     folder = tmp_path / "mine"
     text = space_text('"sklearn.preprocessing.StandardScaler"', more=', depends_on=("w.csv",)')
     argument = write(folder, space=text)

@@ -64,7 +64,7 @@ def write(folder: Path, text: str = SPACE) -> str:
 
 
 @pytest.mark.slow
-def test_relevant_code_of_the_file_is_in_the_keys_of_its_steps(tmp_path) -> None:
+def test_step_keys_include_the_relevant_code_of_the_file(tmp_path) -> None:
     study = context_of(tmp_path)
 
     def hits(text: str = SPACE) -> dict[str, bool]:
@@ -90,7 +90,7 @@ def test_nested_random_estimator_is_seeded(tmp_path) -> None:
     assert seeds[0] == seeds[1] != seeds[2]
 
 
-def test_versions_of_libraries_used_by_user_code_are_in_its_key() -> None:
+def test_step_key_includes_versions_of_libraries_used_by_user_code() -> None:
     code = (
         "from lightgbm import LGBMClassifier\n"
         "from sklearn.ensemble import BaggingClassifier\n"
@@ -211,7 +211,7 @@ space = Space("own", (IMPUTE, ENCODE, order, rescale, project, Step("fit model",
 
 
 @pytest.mark.slow
-def test_steps_run_and_are_stored_in_their_order(tmp_path) -> None:
+def test_steps_run_and_are_stored_in_the_order_of_the_configuration(tmp_path) -> None:
     made = with_space(context_of(tmp_path), ORDERED_SPACE)
 
     def ordered(order, rescale="standardize"):

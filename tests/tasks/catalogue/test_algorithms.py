@@ -200,7 +200,7 @@ def check_balanced_model(algorithm: Algorithm) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "algorithm"), cases())
-def test_algorithm_runs_reproducibly_and_its_flags_are_correct(kind, algorithm) -> None:
+def test_algorithm_runs_reproducibly_and_has_correct_flags(kind, algorithm) -> None:
     data, ends = fold(kind), [extreme(algorithm, u) for u in (0.0, 1.0)]
     check_runs(kind, algorithm, [*ends, *draws(algorithm, 6)], data)
     first, again = (run(kind, algorithm, default(algorithm), data) for _ in range(2))
@@ -247,7 +247,7 @@ TOY = Algorithm(
 )
 
 
-def test_rules_of_a_user_algorithm_set_arguments_keys_and_memory() -> None:
+def test_declared_rules_of_a_user_algorithm_set_arguments_keys_and_memory() -> None:
     X, y = SIGNED[:30], np.array(["a", "b"] * 15)
     how, near, far = (
         recipe(TOY, Choice("toy", (("n_neighbors", u),)), MatrixSummary.of(X), balanced=False)

@@ -213,7 +213,7 @@ def of_both(*codes: str) -> EventRows:
     return small(*((i, DAY, code, np.nan) for i in range(2) for code in codes))
 
 
-def test_unseen_codes_are_ignored_but_counted_for_their_group() -> None:
+def test_unseen_codes_are_ignored_but_count_for_a_known_group_of_codes() -> None:
     made = EventWindows(aggregations="count", levels="both").fit(of_both("A//1", "A//2", "Z"))
     found = as_frame(made, small((0, DAY, "A//9", 5), (1, DAY, "B", 6)))
     assert not found[["A//1: count", "A//2: count"]].to_numpy().any()
@@ -224,7 +224,7 @@ def test_unseen_codes_are_ignored_but_counted_for_their_group() -> None:
     assert not without["A*: count"].any()  # though no row has a code of that level
 
 
-def test_rows_without_timed_events_keep_their_static_events() -> None:
+def test_rows_without_timed_events_keep_static_events() -> None:
     facts = ((i, None, "SEX//f", np.nan) for i in range(2))
     X = small((0, DAY, "A", 1), (1, DAY, "A", 2), *facts)
     made = EventWindows("30", "every").fit(X)
@@ -265,7 +265,7 @@ def with_parents(X: EventRows, parents: dict[str, list[str]]) -> EventRows:
     return EventRows.build(X.events.astype({"code": str}), X.rows, frame)
 
 
-def test_parents_aggregate_all_codes_below_them() -> None:
+def test_parent_code_aggregates_all_descendant_codes() -> None:
     """Some codes have no parent, others two; the number of parents equals the number of codes."""
     events = of_both("A", "B", "C", "P")
     X = with_parents(events, {"A": [], "B": ["P", "Q"], "C": ["P", "Q"], "P": ["Q"], "Q": []})

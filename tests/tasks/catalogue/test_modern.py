@@ -126,7 +126,7 @@ def test_every_path_is_fitted_stored_and_predicts_unseen_values(contexts, name, 
         check_final_model(contexts[name], query)
 
 
-def test_target_encoding_of_a_row_ignores_its_own_target() -> None:
+def test_target_encoding_of_a_row_ignores_the_target_of_the_row() -> None:
     """A unique category per row would otherwise reveal the target."""
     algorithm = SPACES["modern"].step("encode").algorithm("target")
     names = pd.DataFrame({"name": pd.Categorical([f"row {i}" for i in range(60)])})

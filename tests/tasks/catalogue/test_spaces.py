@@ -62,7 +62,7 @@ def recipes_digest(name: str) -> str:
     "name",
     ["small", "modern", "events", *(pytest.param(n, marks=pytest.mark.full) for n in PINNED)],
 )
-def test_space_keeps_its_counts_and_digests(name) -> None:
+def test_counts_and_digests_of_a_space_are_unchanged(name) -> None:
     space = SPACES[name]
     counts = (space.n_paths, space.n_feasible_paths, space.n_hyperparameters)
     found = (*counts, space.digest[:16], recipes_digest(name))
@@ -70,7 +70,7 @@ def test_space_keeps_its_counts_and_digests(name) -> None:
 
 
 @pytest.mark.parametrize("name", ["modern", "modern_regression", "events"])
-def test_portfolio_lies_in_its_space_with_and_without_extras(name) -> None:
+def test_portfolio_lies_in_the_space_with_and_without_optional_libraries(name) -> None:
     space = SPACES[name]
     for ending in ("", "_without_boosting"):
         entries = json.loads((PORTFOLIOS / f"{name}{ending}.json").read_text())
@@ -104,7 +104,7 @@ MODELS = FLASH.step("fit model").algorithms
 GROWN = changed("fit model", NEW, *MODELS)
 
 
-def test_study_keeps_its_space_when_the_catalog_grows(monkeypatch) -> None:
+def test_growth_of_the_catalog_does_not_change_the_space_of_a_study(monkeypatch) -> None:
     monkeypatch.setitem(spaces.SPACES._known, "flash", GROWN)
     found = PROBLEM.find_space()
     assert GROWN.digest != found.digest == FLASH.digest
@@ -119,5 +119,5 @@ def test_study_keeps_its_space_when_the_catalog_grows(monkeypatch) -> None:
         replace(FLASH, steps=(Step("more", (NEW, replace(NEW, id="b"))), *FLASH.steps)),
     ],
 )
-def test_other_changes_of_a_space_change_its_digest(space) -> None:
+def test_every_other_change_of_a_space_changes_the_digest(space) -> None:
     assert PROBLEM.as_started(space).digest != FLASH.digest

@@ -284,7 +284,7 @@ def test_other_columns_decide_how_commas_are_read(tmp_path, form, other, first) 
     [(["?", 1.5], "number"), ([1, "x"], TEXTS), ([time(8), "?"], "duration"),
      (pd.period_range("2024-01", periods=2, freq="M"), "date")],
 )  # fmt: skip
-def test_dataframe_only_cells_are_read(cells, kind) -> None:
+def test_cells_that_only_dataframes_can_hold_are_read(cells, kind) -> None:
     frame = pd.DataFrame({"a": pd.Series(cells).repeat(5), "b": range(10)}).reset_index(drop=True)
     X, reader, _ = features_of(frame, (), (), "the table")
     assert reader.columns[0].kind == kind
@@ -374,7 +374,7 @@ def test_typo_among_numbers_or_dates_is_refused(cells, named) -> None:
         ([f"{i % 12 + 1:02}/{i // 12 % 12 + 1:02}/2023" for i in range(240)], ["order of day"]),
     ],
 )  # fmt: skip
-def test_columns_that_stay_strings_or_lose_values_get_a_note(cells, named) -> None:
+def test_columns_that_stay_strings_or_lose_values_are_noted(cells, named) -> None:
     frame = pd.DataFrame({"a": cells, "b": np.arange(len(cells)) % 7})
     data = read(frame.assign(y=np.arange(len(cells)) % 2))
     assert sum(all(text in note for text in named) for note in data.notes) == 1

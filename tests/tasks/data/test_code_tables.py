@@ -95,7 +95,7 @@ def test_omop_codes_have_descriptions_and_ancestors_by_domain(tmp_path) -> None:
     assert not X.descriptions()
 
 
-def test_loop_of_parents_is_refused_only_among_codes_of_the_data(tmp_path) -> None:
+def test_cycle_of_parent_codes_is_refused_only_among_codes_in_the_data(tmp_path) -> None:
     loop = {"A": ("", ["X"]), "X": ("", ["C"]), "C": ("", ["A", "D"]), "D": ("", [])}
     with pytest.raises(BadInput, match="has a loop"):
         meds(tmp_path / "meds", loop)
@@ -137,7 +137,7 @@ def test_new_or_corrected_descriptions_replace_stored_ones(tmp_path) -> None:
     store.close()
 
 
-def test_rows_to_predict_use_the_code_table_of_their_own_data(tmp_path) -> None:
+def test_prediction_uses_the_code_table_of_the_new_data(tmp_path) -> None:
     training = meds(tmp_path / "meds", {"A": ("first", ["OLD"])})
     meds(tmp_path / "meds", {"A": ("first", ["NEW"])})
     X = read_features(str(tmp_path / "meds"), "labels/task", training)

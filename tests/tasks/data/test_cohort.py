@@ -69,7 +69,7 @@ def test_event_rates_match_the_paper() -> None:
         assert rate.tolist() == pytest.approx([control, case], rel=0.05)
 
 
-def test_cohort_depends_on_its_seed_and_keeps_its_patients_when_it_grows() -> None:
+def test_cohort_depends_on_the_seed_and_a_larger_cohort_has_the_same_first_patients() -> None:
     again, other = (generate(CohortSpec(n_patients=500, seed=seed, first=200)) for seed in (4, 5))
     small, large = (generate(CohortSpec(n_patients=500, seed=4, first=n)) for n in (200, 350))
     assert set(small.labels["patient_id"]) == set(range(200))

@@ -193,7 +193,7 @@ def test_names_and_rows_are_not_taken_for_titles_or_remarks(tmp_path, text, n_ro
         (archive_of("p.parquet"), r"p\.parquet"),
     ],
 )
-def test_unparsable_table_is_refused_with_the_place(tmp_path, content, named) -> None:
+def test_error_names_the_place_where_a_table_cannot_be_parsed(tmp_path, content, named) -> None:
     with pytest.raises(BadInput, match=named, check=lambda error: "C error" not in str(error)):
         read(tmp_path, content)
 

@@ -74,7 +74,7 @@ def test_repeats_in_discrete_tables_are_not_copies(columns: int, levels: int) ->
     assert equal(frame[:600], frame[600:]) is None
 
 
-def test_few_repeats_few_possible_rows_and_groups_are_not_copies() -> None:
+def test_repeated_rows_are_not_copies_if_few_or_likely_by_chance() -> None:
     frame, grade = noise(200), np.arange(400) % 10
     data = of_frame(pd.concat([frame, frame[:1]]))
     assert copied_rows(data) is None

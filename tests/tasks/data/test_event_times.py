@@ -41,7 +41,7 @@ END = "2024-05-01T23:59:59.999999"
         ("2024-05-01 10:11:12 +00:00", "2024-05-01T10:11:12"),
     ],
 )
-def test_date_means_the_end_of_its_day_and_a_time_is_exact(text, utc) -> None:
+def test_date_means_the_end_of_the_day_and_a_time_is_exact(text, utc) -> None:
     [time] = utc_times(column(text), "log", at_end_of_day=True)
     assert time == pd.Timestamp(utc)
     [start] = utc_times(column(text), "log", at_end_of_day=False)
@@ -73,7 +73,7 @@ MIDNIGHTS = tuple(f"{day}T00:00:00" for day in DAYS)
           for z in (None, "UTC", "Europe/Berlin")),
     ],
 )  # fmt: skip
-def test_event_on_the_day_of_its_label_is_not_visible(tmp_path, times, suffix, is_noted) -> None:
+def test_event_on_the_day_of_the_label_is_not_visible(tmp_path, times, suffix, is_noted) -> None:
     """Times that are all at midnight are dates, which is noted."""
     dataset = read_source(written_log(tmp_path, times, suffix))
     assert [codes_of(dataset.X, row) for row in (0, 1)] == [["before"], ["before"]]
@@ -89,7 +89,9 @@ def test_midnight_among_other_times_is_exact(tmp_path) -> None:
 
 @pytest.mark.parametrize("have_clock", [False, True])
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
-def test_midnight_keeps_its_meaning_from_training(tmp_path, have_clock, zone) -> None:
+def test_midnight_in_new_rows_has_the_same_meaning_as_in_training(
+    tmp_path, have_clock, zone
+) -> None:
     """A nightly export has only midnights; one more event of another patient changes nothing."""
     times = pd.to_datetime(DAYS).tz_localize(zone)
     clock = times + pd.Timedelta("9h")

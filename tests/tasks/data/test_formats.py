@@ -117,7 +117,7 @@ def test_omop_tables_may_be_upper_case_or_parquet(tmp_path, form) -> None:
     assert read(folder, labels=labels).digest() == read(plain, labels=labels).digest()
 
 
-def test_meds_folder_is_cut_at_each_prediction_time_and_stored(tmp_path) -> None:
+def test_events_of_a_meds_folder_end_at_the_prediction_time_and_are_stored(tmp_path) -> None:
     meds = write_meds(tmp_path / "m[1]? a*b")
     for path in list(meds.rglob("*.parquet")):
         path.rename(path.with_suffix(".pq"))
@@ -294,7 +294,7 @@ CONDITIONS = "conditions.csv"
         (log_with(None, assigned(boolean_value=True)), {}, "True in all"),
     ],
 )  # fmt: skip
-def test_unusable_events_are_refused_by_name(tmp_path, write, options, named) -> None:
+def test_error_names_the_cause_of_unusable_events(tmp_path, write, options, named) -> None:
     labels = str(tmp_path / "data" / "labels.csv")
     data = write(tmp_path / "data")
     with pytest.raises(BadInput, match=named):
@@ -309,7 +309,9 @@ def test_unusable_events_are_refused_by_name(tmp_path, write, options, named) ->
         ("measurement", {"value_as_number": (0.0, 1.0), "value_as_concept_id": (8, 8)}, {0.0, 1.0}),
     ],
 )
-def test_parts_of_an_omop_table_use_one_column_of_values(tmp_path, name, columns, values) -> None:
+def test_all_parts_of_an_omop_table_use_the_same_value_column(
+    tmp_path, name, columns, values
+) -> None:
     """A measured zero is used as a value, unlike a quantity of zero in all parts of the table."""
     of = name.split("_", maxsplit=1)[0]
     date = "drug_exposure_start_date" if of == "drug" else f"{of}_date"

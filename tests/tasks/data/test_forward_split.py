@@ -97,7 +97,7 @@ def test_folds_train_on_older_rows_of_other_groups(
     assert (back.trains == split.trains).all()
 
 
-def test_oldest_block_only_trains_and_blocks_are_about_equal() -> None:
+def test_oldest_block_is_used_only_for_training_and_blocks_have_similar_sizes() -> None:
     data = table(400)
     split = study_split(data, 3, 0.2, 0, None, 0.0)
     in_order = split.fold[np.argsort(micros(data))].tolist()
@@ -124,7 +124,7 @@ def test_rows_in_the_gap_and_older_rows_of_test_groups_are_never_used() -> None:
     assert not is_late[used].any()
 
 
-def test_given_test_rows_stay_and_need_a_gap_only_if_newest() -> None:
+def test_given_test_rows_are_kept_and_the_gap_applies_only_if_newest() -> None:
     data = table(300)
     is_any = np.arange(300) < 60
     split = study_split(replace(data, is_test=is_any), 3, None, 0, None, 0.0)

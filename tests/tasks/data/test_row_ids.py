@@ -52,7 +52,7 @@ def test_ids_are_the_same_in_csv_parquet_and_store(tmp_path, group) -> None:
         ([2**53 + 1, 0], [2**53, 0], False),
     ],
 )
-def test_value_has_one_id_in_every_storage_type(one, other, is_same) -> None:
+def test_value_has_the_same_id_in_every_storage_type(one, other, is_same) -> None:
     ids = value_ids(pd.Series(one)), value_ids(pd.Series(other))
     assert (ids[0] == ids[1]).all() == is_same
 
@@ -62,7 +62,7 @@ def test_ids_are_stable_across_processes_and_versions() -> None:
     assert value_ids(pd.Series(["x", "y"])).tolist() == ids
 
 
-def test_numbers_that_become_categories_keep_their_ids() -> None:
+def test_numbers_that_become_categories_keep_the_same_ids() -> None:
     numbers = of_frame(table()[["a", "count", "target"]])
     texts = table()[["a", "count", "target"]].astype({"count": object})
     texts.loc[150] = [0.0, "many", "yes"]
@@ -85,7 +85,7 @@ def test_ids_depend_on_the_features_and_not_on_the_target() -> None:
         row_ids(of_frame(frame.assign(b=np.nan)), ("a", "b"))
 
 
-def test_equal_rows_at_other_times_have_other_ids() -> None:
+def test_equal_rows_at_different_times_have_different_ids() -> None:
     frame = pd.concat([table(), table()], ignore_index=True)
     frame["when"] = np.repeat(["2024-01-01", "2024-01-02"], len(table()))
     then = frame.assign(when=pd.to_datetime(frame["when"]))[::-1]
@@ -94,7 +94,7 @@ def test_equal_rows_at_other_times_have_other_ids() -> None:
     assert one.tolist() == other[::-1].tolist()
 
 
-def test_each_patient_is_on_one_side_and_stays_there() -> None:
+def test_each_patient_stays_on_the_same_side_of_the_split() -> None:
     rows = [(patient, "2020-02-01") for patient in range(200) for _ in range(2)]
     log = [(patient, "2020-01-01", "A", 1.0) for patient in range(200)]
     y = (np.arange(400) % 3 == 0).astype(np.int32)
@@ -162,7 +162,7 @@ def test_rows_in_another_form_have_the_same_ids_and_side(form: str) -> None:
     assert 30 < sum(sides[0].values()) < 90
 
 
-def test_new_rows_have_new_ids_in_each_column() -> None:
+def test_only_new_rows_have_new_ids_in_the_identity_columns() -> None:
     one, other = (of_frame(known_rows(seed=seed).drop(columns="number")) for seed in (1, 2))
     columns = identity_columns(one)
     assert settled_columns(one, other, columns) == columns

@@ -203,7 +203,9 @@ def test_single_holdout_is_used_if_rows_and_groups_suffice(data, test_size, shar
 
 @pytest.mark.parametrize(("n_folds", "holdout"), [(3, None), (None, 0.25)])
 @pytest.mark.parametrize("seed", range(4))
-def test_few_groups_of_different_sizes_are_assigned_differently(n_folds, holdout, seed) -> None:
+def test_second_split_differs_even_with_few_groups_of_different_sizes(
+    n_folds, holdout, seed
+) -> None:
     """`StratifiedGroupKFold` does not achieve this: it draws only among equal groups."""
     sizes = [200, 150, 120, 100, 90, 80, 60]
     data = replace(dataset(sum(sizes)), groups=np.repeat(np.arange(len(sizes)), sizes))

@@ -59,7 +59,7 @@ def test_table_is_the_same_in_a_file_a_frame_and_a_store(tmp_path, monkeypatch, 
     assert column_names(Location.at(place)) == list(table())
 
 
-def test_every_change_of_a_table_changes_its_digest() -> None:
+def test_every_change_of_a_table_changes_the_digest() -> None:
     frame = checked_frame(table())
     changed = [
         frame[::-1].reset_index(drop=True),
@@ -143,7 +143,9 @@ def assigned(**columns: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
         (None, {"data": "gopher://hole/t.csv"}, "gopher"),
     ],
 )
-def test_unusable_table_is_refused_by_name(tmp_path, monkeypatch, change, options, named) -> None:
+def test_error_names_the_cause_of_an_unusable_table(
+    tmp_path, monkeypatch, change, options, named
+) -> None:
     monkeypatch.chdir(tmp_path)
     frame = table().assign(patient=np.arange(150) // 2)
     first = frame[:50]
@@ -157,7 +159,7 @@ def test_unusable_table_is_refused_by_name(tmp_path, monkeypatch, change, option
         read_source(Source(**{"data": path, "target": "target", **options}))
 
 
-def test_dropped_columns_are_noted_with_options_that_keep_columns(tmp_path) -> None:
+def test_note_about_dropped_columns_names_the_options_that_keep_columns(tmp_path) -> None:
     frame = table().assign(empty=np.nan, patient=range(150), name=[f"i{i}" for i in range(150)])
     frame["drug"] = 10**18 + np.arange(150) % 3  # a float does not keep the last digits
     data = read(written(frame, tmp_path / "t.csv"))
@@ -190,7 +192,7 @@ def test_given_test_rows_are_marked_and_read_like_training_rows(tmp_path) -> Non
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_whole_numbers_keep_their_last_digit_and_leading_zeros(tmp_path, suffix) -> None:
+def test_whole_numbers_keep_the_last_digit_and_leading_zeros(tmp_path, suffix) -> None:
     """As groups, next to missing values, and in frames of other libraries."""
     big, who = 2**60 + 1, np.arange(150) // 3
     frame = table().assign(patient=2**60 + who, id=pd.array([big, None, big + 1] * 50, "Int64"))
@@ -260,7 +262,7 @@ def test_sparse_arff_omits_zeros_and_first_categories(tmp_path) -> None:
          "'a_b_c'"),
     ],
 )  # fmt: skip
-def test_frame_that_no_file_could_hold_is_refused_by_name(frame, named) -> None:
+def test_error_names_the_cause_of_an_unusable_dataframe(frame, named) -> None:
     with pytest.raises(BadInput, match=named):
         checked_frame(frame)
 
@@ -369,7 +371,7 @@ def test_columns_may_be_named_by_numbers(tmp_path) -> None:
     pd.testing.assert_frame_equal(reader.transform(frame[[1, 2]]), data.X)
 
 
-def test_index_of_a_dataframe_is_no_feature_unless_an_option_names_it(tmp_path) -> None:
+def test_index_of_a_dataframe_is_no_feature_unless_named_by_an_option(tmp_path) -> None:
     frame = table().set_index("count")
     frame.to_parquet(tmp_path / "named.parquet")
     lists = dict.fromkeys(("drop", "categorical", "key"), ("count",))

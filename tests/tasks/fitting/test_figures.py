@@ -78,7 +78,7 @@ def test_interval_equals_a_plain_loop_over_groups(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("group", [[0, 0, 1, 2], [0, 1, 2, 2], [0, 0, 0, 0]])
-def test_class_of_one_patient_has_no_interval(group) -> None:
+def test_class_with_a_single_patient_has_no_interval(group) -> None:
     y, score = np.array([True, True, False, False]), np.array([0.2, 0.4, 0.1, 0.3])
     found = interval(y, score, np.array(group))
     assert (found.loss, found.low, found.high, found.n_draws) == (0.25, None, None, 0)
@@ -86,7 +86,7 @@ def test_class_of_one_patient_has_no_interval(group) -> None:
     assert interval(y | True, score, None) is None
 
 
-def test_no_wrong_row_has_an_interval_above_zero() -> None:
+def test_error_of_zero_has_an_interval_with_a_positive_upper_end() -> None:
     y = np.arange(36) % 2 == 0
     found = interval(y, y.astype(float), None, name="error")
     assert (found.loss, found.low, found.n_draws) == (0.0, pytest.approx(0.0), 0)
@@ -121,7 +121,7 @@ def test_curve_counts_rows_at_each_threshold() -> None:
     assert (curve["recall"].iloc[0], curve["recall"].iloc[-1]) == (1.0, 0.0)
 
 
-def test_errors_are_of_equal_bins() -> None:
+def test_errors_by_size_are_computed_in_bins_of_equal_counts() -> None:
     rng = np.random.default_rng(0)
     y = rng.normal(size=400)
     bins = errors_of_bins(y, y + np.sign(y), y)
@@ -273,5 +273,5 @@ def test_without_time_only_the_most_likely_code_is_measured() -> None:
     ("column", "code"),
     [("a: b", "a: b"), ("a: b: mean, 30 days", "a: b"), ("c*: count", "c*"), ("age, years", "")],
 )
-def test_column_is_assigned_to_its_code_despite_special_characters(column, code) -> None:
+def test_columns_are_assigned_to_codes_with_special_characters(column, code) -> None:
     assert code_of_column(column, {"a: b", "c"}) == (code or column)

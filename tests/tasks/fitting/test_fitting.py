@@ -133,7 +133,9 @@ SELECTIONS = [
 
 @pytest.mark.parametrize(("algorithm", "values"), SELECTIONS)
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_selection_that_rejects_every_column_keeps_the_best_one(algorithm, values, layout) -> None:
+def test_selection_that_rejects_every_column_keeps_the_best_column(
+    algorithm, values, layout
+) -> None:
     y = np.array(list("ab") * 15)
     alike = np.repeat(np.arange(15), 2) / 15  # in both classes
     matrix = np.column_stack([alike, 1 - alike, alike + 0.1 * (y == "a"), np.ones(30)])
@@ -161,7 +163,7 @@ def test_versions_of_all_deciding_libraries_are_in_the_key(path, versions) -> No
     assert library_of(path, lambda: None).split(", ") == versions
 
 
-def test_digest_changes_only_with_the_code_of_its_module(monkeypatch) -> None:
+def test_digest_of_an_estimator_changes_only_with_the_code_of_the_module(monkeypatch) -> None:
     before, of_others = digest_of_own(REPAIRS), digest_of_own(OWN)
     text = SourceFileLoader.get_source
 

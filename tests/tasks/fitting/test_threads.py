@@ -102,7 +102,9 @@ def test_fit_gives_the_same_bytes_with_any_number_of_threads(algorithm) -> None:
     ("n_cells", "most", "n_threads"),
     [(10_000, 8, 1), (100_000_000, 8, 8), (100_000_000, 1, 1), (4_000_000, 64, 8)],
 )
-def test_small_fits_have_one_thread_and_large_ones_all(n_cells, most, n_threads) -> None:
+def test_small_fits_use_a_single_thread_and_large_fits_use_all_threads(
+    n_cells, most, n_threads
+) -> None:
     assert fit_threads(n_cells, most) == n_threads
 
 
@@ -142,7 +144,7 @@ def test_trial_uses_the_declared_threads(most, selection, n_threads, tmp_path, g
     assert max(given) == n_threads
 
 
-def test_fits_use_several_threads_and_predictions_one(given) -> None:
+def test_fits_use_several_threads_and_predictions_use_a_single_thread(given) -> None:
     X, numbers, _ = rows(is_table=False)
     y = (numbers > 0).astype(int)
     summary = MatrixSummary(300, P, "dense", "float32", n_classes=2)

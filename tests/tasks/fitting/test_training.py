@@ -167,7 +167,7 @@ def test_rounds_grow_with_the_epochs_to_exactly_the_configured_number(epochs, ro
     assert all(abs(n - rounds * e / epochs) <= 0.5 or n == 1 for e, n in enumerate(counted, 1))
 
 
-def test_each_pass_over_the_rows_has_its_own_seed(monkeypatch) -> None:
+def test_each_pass_over_the_rows_has_a_different_seed(monkeypatch) -> None:
     used: list[int] = []
     fit = SGDClassifier.partial_fit
 

@@ -64,12 +64,12 @@ def test_constraint_is_read_and_written_back(text, name, bound) -> None:
         *("disparate_impact(age)>=80", "disparate_impact(age, metric=auroc)>=0.8"),
     ],
 )
-def test_unreadable_constraint_is_refused_by_name(text) -> None:
+def test_error_names_the_cause_of_an_unreadable_constraint(text) -> None:
     with pytest.raises(BadInput, check=lambda e: (e.option, e.value) == ("constraint", text)):
         parse_constraint(text)
 
 
-def test_disparate_impact_from_above_is_refused_with_both_sentences() -> None:
+def test_upper_bound_on_disparate_impact_is_refused_with_both_alternatives() -> None:
     for sentence in (r"disparate_impact\(sex\)>=0.8", r"group_gap\(sex\)<=0.1"):
         with pytest.raises(BadInput, match=sentence):
             parse_constraint("disparate_impact(sex)<=0.2")
@@ -119,7 +119,7 @@ def test_false_positive_rate_is_a_share_of_the_negatives() -> None:
     assert measure_quantity(rate, other) == 0.5
 
 
-def test_bins_exclude_values_outside_and_include_their_last_edge() -> None:
+def test_bins_include_the_last_edge_and_exclude_values_outside() -> None:
     ages = pd.Series([10.0, 20.0, 29.0, 30.0, 40.0, 41.0, np.nan])
     found = held_out([0] * 7, [1, 0, 1, 1, 1, 0, 0], column=ages)
     quantity = Quantity("group_gap", "age", bins=(20.0, 30.0, 40.0))
@@ -190,7 +190,7 @@ def dataset(X: pd.DataFrame, n_classes: int = 2) -> Dataset:
         "group_gap(age, metric=r2)<=1",
     ],
 )
-def test_quantity_that_the_data_cannot_give_is_refused(text) -> None:
+def test_constraint_on_a_quantity_unavailable_in_the_data_is_refused(text) -> None:
     X = pd.DataFrame({"age": np.arange(30.0) % 9, "one": np.ones(30), "many": np.arange(30.0)})
     X["sex"] = pd.Series(list("abcabcabca") * 3, dtype="category")
     X["day"] = pd.date_range("2020-01-01", periods=30)
@@ -214,7 +214,7 @@ def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
     assert open_store(limited.store).records.exists(record)
 
 
-def test_dropped_column_still_gives_the_groups(tmp_path) -> None:
+def test_groups_may_come_from_a_dropped_column(tmp_path) -> None:
     table = str(write_table(tmp_path))
     constraint = (parse_constraint("group_gap(color)<=1"),)
     options = StudyOptions(constraint=constraint, drop=("color", "b"))
@@ -231,7 +231,7 @@ def test_dropped_column_still_gives_the_groups(tmp_path) -> None:
     assert without.digest() != dropped.digest()
 
 
-def test_groups_missing_from_a_fold_are_refused_by_name() -> None:
+def test_error_names_groups_missing_from_a_fold() -> None:
     table = dataset(pd.DataFrame({"group": pd.Categorical(list("aabbcab"))}))
     split = Split(np.array([0, 1, 0, 1, 0, TEST, 2]), 3, 0)
     with pytest.raises(BadInput, check=lambda e: "a, c" in e.reason):

@@ -100,13 +100,13 @@ def test_regression_loss_equals_scikit_learn(name) -> None:
     ("name", "chance"),
     [("error", 25), ("f1", 0.6), ("average_precision", 0.75), ("neg_brier_score", 0.1875)],
 )
-def test_chance_is_the_loss_of_the_best_constant_guess(name, chance) -> None:
+def test_chance_loss_is_the_loss_of_the_best_constant_guess(name, chance) -> None:
     objective = metric_named(name).objective(np.array([0] * 30 + [1] * 10), 2)
     assert objective.chance == pytest.approx(chance)
     assert objective.lower <= objective.chance <= objective.upper
 
 
-def test_labels_without_scores_have_an_auroc_but_no_loss_of_probabilities() -> None:
+def test_labels_without_scores_have_an_auroc_but_no_probability_loss() -> None:
     y, predicted = classes(80, 3)
     votes = Predictions(predicted.label, np.eye(3)[predicted.label])
     auroc, alone = metric_named("auroc"), Predictions(predicted.label)
@@ -147,7 +147,7 @@ def test_loss_is_undefined_without_a_row_of_the_positive_class(name) -> None:
 
 
 @pytest.mark.parametrize("name", ["recall", "f1", "precision", "jaccard"])
-def test_class_without_rows_is_not_part_of_a_mean(name) -> None:
+def test_class_without_rows_is_excluded_from_the_mean_over_classes(name) -> None:
     y, predicted = [0, 2] * 5, [0, 1, 2, 2, 0] * 2
     score = getattr(metrics, f"{name}_score")
     present = score(y, predicted, labels=[0, 2], average="macro")
@@ -208,7 +208,7 @@ def test_risk_is_the_loss_of_the_rows_drawn(name: str, n_classes: int) -> None:
 @pytest.mark.parametrize(
     "name", [n for n in QUICK if n in OF_CLASSES and n not in (*MEANS, "auroc", "roc_auc")]
 )
-def test_risk_is_right_for_classes_without_predictions_or_rows(name: str) -> None:
+def test_risk_is_correct_for_classes_without_predictions_or_rows(name: str) -> None:
     n_classes = 2 if name in OF_TWO else 4
     y = np.arange(40, dtype=np.int32) % min(n_classes, 3)  # of four classes, one has no rows
     y[:30] = 0
@@ -235,7 +235,7 @@ def test_each_fold_has_its_share_of_draws(share: float, n_draws: tuple[int, int]
     assert len({c.tobytes() for c in resampling.counts[0]}) == 7
 
 
-def test_means_draw_from_all_rows_and_other_metrics_within_each_class() -> None:
+def test_bootstraps_draw_from_all_rows_for_means_and_within_classes_otherwise() -> None:
     y = np.array([1] * 2 + [0] * 58)
     by_error = drawn(metric_named("error"), y, 2, Bootstraps(200, 0.5)).counts[0]
     by_area = drawn(metric_named("auroc"), y, 2, Bootstraps(200, 0.5)).counts[0]
@@ -252,7 +252,7 @@ def test_undefined_bootstrap_takes_the_value_of_the_fold() -> None:
     assert resampling.risks([predicted]) == pytest.approx(metric.loss(y, predicted, 0))
 
 
-def test_many_rows_are_weighted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bootstraps_of_many_rows_are_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     y, predicted = classes(60, 2)
     resampling = drawn(metric_named("auroc"), y, 2)
     at_once = resampling.risks([predicted])
@@ -261,7 +261,7 @@ def test_many_rows_are_weighted_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.slow
-def test_evaluation_has_the_risks_that_the_method_requests(tmp_path: Path) -> None:
+def test_evaluation_has_the_risks_requested_by_the_method(tmp_path: Path) -> None:
     context = replace(context_of(tmp_path), bootstraps=Bootstraps(400, 1.0))
     query = draw(context, 1)
     told = evaluate(context, query)
@@ -277,7 +277,7 @@ def test_evaluation_has_the_risks_that_the_method_requests(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_rung_has_no_risks_and_a_training_has_risks_of_its_best_epoch(tmp_path: Path) -> None:
+def test_full_training_has_risks_of_the_best_epoch_and_a_rung_has_no_risks(tmp_path: Path) -> None:
     context = epoch_context(tmp_path, bootstraps=Bootstraps(1, 0.0))
     queries = (draw(context, seed) for seed in range(50))
     query = next(query for query in queries if query.configuration.path[-1] == "sgd")

@@ -136,7 +136,7 @@ class ImplementsNoScores(Plain):
         raise NotImplementedError
 
 
-def test_unimplemented_method_gives_no_scores() -> None:
+def test_model_with_unimplemented_probabilities_has_no_scores() -> None:
     rows, y = rows_of(2)
     assert predictions_of(ImplementsNoScores().fit(rows, y), rows, np.arange(2)).score is None
 
@@ -150,14 +150,14 @@ def test_unimplemented_method_gives_no_scores() -> None:
         ([[0.2, 0.8], [-0.5, 1.5]], "row 1"),
     ],
 )
-def test_scores_that_are_not_probabilities_give_the_reason(score, why) -> None:
+def test_reason_is_given_if_scores_are_not_probabilities(score, why) -> None:
     found = Predictions(np.zeros(2, dtype=np.int32), None if score is None else np.array(score))
     assert found.are_probabilities == (not why)
     assert why in found.why_no_probabilities
 
 
 @pytest.mark.slow
-def test_trial_has_the_loss_of_the_plain_model_or_fails(tmp_path) -> None:
+def test_trial_of_an_unusual_model_equals_the_plain_model_or_fails(tmp_path) -> None:
     models = ("ReversedClasses", "Plain")
     odd, plain = (own_outcome(own_context(tmp_path, model, 3, "auroc")) for model in models)
     assert odd.fold_losses == plain.fold_losses

@@ -70,7 +70,7 @@ def test_process_serves_several_calls_without_importing_prefect_and_dask(sandbox
     assert next_pid(sandboxes) == here["pid"] != os.getpid()
 
 
-def test_new_process_has_the_environment_of_its_worker(tmp_path, monkeypatch) -> None:
+def test_new_process_has_the_environment_of_the_worker(tmp_path, monkeypatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.setenv("ONLY_NOW", "x" * 100_000)
@@ -97,14 +97,14 @@ def test_new_process_has_the_environment_of_its_worker(tmp_path, monkeypatch) ->
         (None, RuntimeError),  # no error, but a value that cannot be sent
     ],
 )
-def test_error_is_raised_and_its_process_replaced(sandboxes, kind, expected) -> None:
+def test_error_of_a_call_is_raised_and_the_process_is_replaced(sandboxes, kind, expected) -> None:
     before = next_pid(sandboxes)
     with pytest.raises(expected, match=r"wrong|lock"), sandboxes.taken(Caller()) as sandbox:
         called(sandbox, calls.raise_error, kind=kind)
     assert next_pid(sandboxes) != before
 
 
-def test_timed_out_call_ends_even_if_it_holds_the_interpreter(sandbox) -> None:
+def test_timed_out_call_ends_even_while_holding_the_interpreter_lock(sandbox) -> None:
     how = ended(begun(sandbox, calls.hold_interpreter, Limits(0.2, remedy="use less")))
     assert (how.kind, how.may_repeat) == (FailureKind.TIMEOUT, False)
     assert "use less" in str(how)
@@ -135,7 +135,7 @@ def memory_of(sandbox: Sandbox) -> int:
     return sandbox.tree.memory_above(0) or 0
 
 
-def test_memory_of_a_call_and_its_processes_is_limited(sandbox) -> None:
+def test_memory_of_a_call_and_child_processes_is_limited(sandbox) -> None:
     limits = Limits(memory_bytes=memory_of(sandbox) + 2 * 10**8)
     how = ended(begun(sandbox, calls.take_memory, limits, n_bytes=4 * 10**8, in_child=True))
     assert how.kind == FailureKind.MEMORY
@@ -154,7 +154,7 @@ def test_shared_memory_counts_once(sandbox, tmp_path) -> None:
     assert ended(call).kind is None
 
 
-def test_process_that_keeps_memory_is_replaced(sandboxes) -> None:
+def test_process_that_does_not_free_memory_is_replaced(sandboxes) -> None:
     before = next_pid(sandboxes)
     for n_bytes, is_kept in ((10**7, True), (3 * 10**8, False)):
         with sandboxes.taken(Caller()) as sandbox:
@@ -177,7 +177,7 @@ def test_kill_near_the_memory_limit_is_reported_as_out_of_memory(sandbox) -> Non
     assert (how.kind, how.may_repeat) == (FailureKind.MEMORY, True)
 
 
-def test_unwanted_call_is_ended(sandbox, tmp_path) -> None:
+def test_canceled_call_is_ended(sandbox, tmp_path) -> None:
     caller = Caller()
     call = begun(sandbox, calls.pause, None, caller, started=tmp_path / "started")
     wait_for((tmp_path / "started").exists)
@@ -211,7 +211,7 @@ def test_only_a_damaged_process_is_replaced(sandboxes, what) -> None:
         (calls.close_files, {}, "lost the connection", False),
     ],
 )
-def test_death_of_a_process_is_reported_with_its_output_and_the_next_call_runs(
+def test_death_of_a_process_is_reported_with_output_and_the_next_call_runs(
     sandboxes, function, arguments, text, may_repeat
 ) -> None:
     with sandboxes.taken(Caller()) as sandbox:

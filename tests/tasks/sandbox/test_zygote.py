@@ -45,7 +45,7 @@ def n_threads(pid: int | None) -> int:
     return len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 
-def test_killed_zygote_ends_only_its_own_calls(zygote, tmp_path) -> None:
+def test_death_of_a_zygote_ends_only_calls_in_the_forked_sandboxes(zygote, tmp_path) -> None:
     first, second = Sandbox(), Sandbox()
     assert n_threads(zygote.pid) == 1
     both = [begun(sandbox, calls.pause) for sandbox in (first, second)]
@@ -137,7 +137,7 @@ def test_killed_worker_leaves_no_process(tmp_path, how) -> None:
     wait_for(lambda: not any(map(is_alive, (*ours, *started.values()))))
 
 
-def test_forked_copy_of_a_worker_leaves_its_sandboxes_alone() -> None:
+def test_forked_copy_of_a_worker_does_not_end_sandboxes_of_the_worker() -> None:
     sandboxes = Sandboxes()
     with sandboxes.taken(Caller()) as sandbox:
         if (pid := os.fork()) == 0:

@@ -91,7 +91,7 @@ def kept_losses(context: StudyContext, evaluation: Evaluation) -> Iterator[float
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_resumed_trial_predicts_with_its_best_epoch(tmp_path, context, model) -> None:
+def test_resumed_trial_predicts_with_the_best_epoch(tmp_path, context, model) -> None:
     begun = train(context, model, 4)
     ended = train(replace(context, study="another"), model)
     assert results(ended) == results(straight(tmp_path, model))
@@ -115,7 +115,7 @@ def test_resumed_trial_predicts_with_its_best_epoch(tmp_path, context, model) ->
     assert verify(store_of(context)).is_sound
 
 
-def test_study_with_another_metric_resumes_no_curve_of_this_one(context) -> None:
+def test_study_does_not_resume_curves_recorded_with_another_metric(context) -> None:
     begun = train(context, "boosting", 2)
     other = replace(context, problem=replace(context.problem, metric="neg_log_loss"))
     came = train(other, "boosting", 2)
@@ -123,7 +123,7 @@ def test_study_with_another_metric_resumes_no_curve_of_this_one(context) -> None
     assert came.curve != begun.curve
 
 
-def test_checkpoint_costs_the_sum_of_its_parts(context, monkeypatch) -> None:
+def test_cost_of_a_checkpoint_is_the_sum_over_all_partial_trainings(context, monkeypatch) -> None:
     monkeypatch.setattr(training, "perf_counter", count().__next__)  # all takes one second
     begun = train(context, "mlp", 5)
     lose_predictions(context, begun)
@@ -178,7 +178,7 @@ def test_interrupted_training_resumes_from_a_checkpoint(tmp_path, context, monke
     assert results(ended) == results(straight(tmp_path, "mlp"))
 
 
-def test_infinite_loss_ends_a_training_with_its_best_epoch(tmp_path) -> None:
+def test_infinite_loss_ends_a_training_and_the_best_epoch_is_used(tmp_path) -> None:
     context = epoch_context(tmp_path, numbers=True)
     ended = train(context, "growing")
     n = len(ended.curve)

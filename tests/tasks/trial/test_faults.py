@@ -68,7 +68,7 @@ def test_unusable_cache_changes_no_result(context, caplog) -> None:
     assert result(evaluate(context, draw(context, 3))) == unhurt
 
 
-def test_records_that_cannot_be_written_end_the_run(context) -> None:
+def test_run_ends_if_records_cannot_be_written(context) -> None:
     records = Path(store_of(context).files.path("records"))
     records.rename(records.with_name("moved"))
     records.write_text("in the way")
@@ -102,7 +102,7 @@ def test_unreachable_bucket_is_waited_for(tmp_path, monkeypatch, caplog) -> None
         assert not verify(store_of(context)).damaged
 
 
-def test_worker_without_the_store_returns_no_result_for_its_trial(context, monkeypatch) -> None:
+def test_worker_that_lost_the_store_returns_no_trial_result(context, monkeypatch) -> None:
     monkeypatch.setenv(OUTAGE_VARIABLE, "0")
     query, nowhere = draw(context, 3).to_json(), "postgresql+psycopg://me@127.0.0.1:9/index"
     away = replace(context, store=replace(context.store, database=nowhere))

@@ -100,7 +100,7 @@ def test_shared_first_steps_are_computed_once(context) -> None:
     assert used == sorted(map(predictions_record, served.predictions))
 
 
-def test_irrelevant_changes_keep_the_keys(context) -> None:
+def test_irrelevant_changes_do_not_change_the_keys(context) -> None:
     def keys(context: StudyContext = context, **changes: Any) -> dict[str, str]:
         steps = evaluate(context, path(context, **changes)).steps
         return {s.step: s.key for s in steps if s.fold == 0}
@@ -273,7 +273,7 @@ def test_missing_data_ends_the_run_with_the_reason(context) -> None:
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_lost_or_dropped_predictions_are_recomputed_by_the_model(context, is_lost) -> None:
+def test_lost_or_dropped_predictions_are_recomputed_with_the_cached_model(context, is_lost) -> None:
     first, store = evaluate(context, draw(context, 1)), store_of(context)
     names = [predictions_record(key) for key in first.predictions]
     kept = [store.records.get(name)["label"].tolist() for name in names]
@@ -289,7 +289,7 @@ def test_lost_or_dropped_predictions_are_recomputed_by_the_model(context, is_los
     assert verify(store).is_sound
 
 
-def test_each_subset_draw_has_its_own_steps_and_is_scored_on_all_held_out_rows(context) -> None:
+def test_each_subset_draw_has_separate_steps_and_is_scored_on_all_held_out_rows(context) -> None:
     store, whole = store_of(context), path(context, fit_model="gaussian_nb")
     first, other = (evaluate(context, replace(whole, subset=0.5, subset_draw=d)) for d in (0, 1))
     assert not {s.key for s in first.steps} & {s.key for s in other.steps}
@@ -304,7 +304,9 @@ def test_each_subset_draw_has_its_own_steps_and_is_scored_on_all_held_out_rows(c
         assert first.fold_losses[fold] == pytest.approx(100 * np.mean(labels != y[rows]))
 
 
-def test_failing_quantity_reports_only_its_own_error(tmp_path, monkeypatch) -> None:
+def test_failure_of_a_constraint_quantity_reports_only_the_original_error(
+    tmp_path, monkeypatch
+) -> None:
     def fail(*_: object) -> float:
         raise ZeroDivisionError("no rows in a second")
 

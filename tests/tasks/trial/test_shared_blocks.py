@@ -100,7 +100,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Block]:
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-def test_shared_blocks_give_the_columns_of_a_single_fold(context, X, monkeypatch, levels) -> None:
+def test_shared_blocks_give_the_same_columns_as_separate_blocks(
+    context, X, monkeypatch, levels
+) -> None:
     rows = most_rows(X)
     arguments = {"aggregations": "every", "levels": levels, "windows": "30_365"}
     train, held_out, _ = fold_of(context, X, rows)
@@ -126,7 +128,7 @@ def test_other_folds_and_configurations_make_only_new_blocks(context, X) -> None
     ]  # fmt: skip
 
 
-def test_another_data_set_has_its_own_blocks(context, X) -> None:
+def test_another_data_set_has_separate_blocks(context, X) -> None:
     other = histories([*range(59), 1000])
     construct(fold_of(context, X, most_rows(X))[0])
     before = entries(context)
@@ -135,7 +137,7 @@ def test_another_data_set_has_its_own_blocks(context, X) -> None:
     assert len(entries(context)) == 2 * len(before)
 
 
-def test_few_rows_make_their_own_blocks_unless_shared_blocks_exist(context, X) -> None:
+def test_few_rows_get_separate_blocks_unless_shared_blocks_exist(context, X) -> None:
     few, _, _ = fold_of(context, X, np.arange(20))
     alone = construct(X.take(np.arange(20)))
     assert np.array_equal(construct(few)[0], alone[0])
@@ -149,7 +151,7 @@ def test_few_rows_make_their_own_blocks_unless_shared_blocks_exist(context, X) -
         assert (shared.blocks(few, [Block("count")]) is not None) == is_shared
 
 
-def test_small_cache_still_makes_no_block_twice(context, X, made) -> None:
+def test_no_block_is_computed_twice_even_with_a_small_cache(context, X, made) -> None:
     rows, store = most_rows(X), store_of(context)
     alone = construct(X.take(rows))[0]
     train, _, shared = fold_of(context, X, rows)
@@ -168,7 +170,7 @@ def test_small_cache_still_makes_no_block_twice(context, X, made) -> None:
         assert not set(connection.execute(pinned_keys()).scalars())
 
 
-def test_rows_changed_by_a_step_make_their_own_blocks(context, X) -> None:
+def test_rows_changed_by_a_step_get_separate_blocks(context, X) -> None:
     train, _, _ = fold_of(context, X, most_rows(X))
     construct(train)
     cut = replace(train, stop=train.start + 1)
@@ -177,7 +179,7 @@ def test_rows_changed_by_a_step_make_their_own_blocks(context, X) -> None:
     assert pickle.loads(pickle.dumps(train)).shared is None
 
 
-def test_concurrent_workers_make_shared_blocks_once(context, X, made) -> None:
+def test_concurrent_workers_compute_shared_blocks_once(context, X, made) -> None:
     together = Barrier(2)
 
     def work() -> None:
