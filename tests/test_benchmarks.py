@@ -45,7 +45,7 @@ def test_recorded_curves_are_part_of_the_repository(name: str, tmp_path: Path) -
     assert np.all(table.losses[~is_trained] == 100)
 
 
-def test_figures_of_the_page_match_the_recorded_runs() -> None:
+def test_figures_on_the_benchmark_page_match_the_recorded_runs() -> None:
     frame = pd.read_parquet(RECORDED)
     page = (TESTS.parent / "deployments/docs/pages/benchmarks.md").read_text()
     tables = page.split("## Other tools")[1].split("\n\n")

@@ -25,18 +25,18 @@ def declared(folder: str, kind: type[Any]) -> list[Any]:
     return [value for m in modules(folder) for _, value in getmembers(m) if isinstance(value, kind)]
 
 
-def test_known_metrics_can_be_chosen() -> None:
+def test_every_registered_metric_can_be_chosen() -> None:
     with pytest.raises(UnknownName) as unknown:
         metric_named("")
     assert sorted(OPTIONS["metric"].known) == sorted(unknown.value.known)
 
 
-def test_options_of_tune_are_parameters_of_the_estimator() -> None:
+def test_options_of_the_tune_flow_are_parameters_of_the_estimator() -> None:
     of_search = set(signature(PipelineSearch).parameters) & set(OPTIONS)
     assert of_search | OF_FIT | OF_FILES | OF_SERIES == set(OPTIONS)
 
 
-def test_sections_of_reports_are_on_the_page() -> None:
+def test_all_declared_report_sections_are_on_the_report_page() -> None:
     written = {
         name
         for module in modules("deployments/report/figures")

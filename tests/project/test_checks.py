@@ -23,7 +23,7 @@ BIN = Path(sys.executable).parent
         "lint-imports --no-cache --no-logo",
     ],
 )
-def test_tools_find_nothing(command: str) -> None:
+def test_type_checker_and_linters_find_no_errors(command: str) -> None:
     program, *arguments = command.split()
     subprocess.run([BIN / program, *arguments], cwd=ROOT, check=True)
 

@@ -88,7 +88,7 @@ def test_wheel_works_in_an_empty_environment(empty, tmp_path) -> None:
     assert "best: trial 0" in shown
 
 
-def test_pip_installs_the_tree(empty, tree, tmp_path) -> None:
+def test_pip_installs_the_source_tree(empty, tree, tmp_path) -> None:
     call(empty / "python", "-m", "pip", "install", "-q", "--no-deps", ".", folder=tree)
     ask = "import prefect_tune as p; print(p.__file__)"
     installed = call(empty / "python", "-c", ask, folder=tmp_path)

@@ -20,7 +20,7 @@ def test_examples_in_docstrings_hold() -> None:
 
 
 @pytest.mark.parametrize("path", MAPS, ids=lambda path: str(path.parent.relative_to(ROOT)))
-def test_folder_names_its_modules_and_subfolders(path) -> None:
+def test_docstring_of_a_folder_names_all_modules_and_subfolders(path) -> None:
     files = {p.stem for p in path.parent.glob("*.py") if not p.stem.startswith("__")}
     folders = {p.parent.name for p in path.parent.glob("*/__init__.py")}
     named = set(re.findall(r"`(\w+)`", ast.get_docstring(parsed(path)) or ""))

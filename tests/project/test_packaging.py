@@ -60,7 +60,7 @@ def test_neither_client_nor_private_server_of_prefect_reports_usage() -> None:
     assert server_environment(Path())["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
 
 
-def test_public_names_exist_and_others_are_attribute_errors() -> None:
+def test_public_names_exist_and_unknown_names_raise_attribute_errors() -> None:
     names = {"tune", "compare", "retry", "load_study", "load_champion", "local_server"}
     names |= {"PipelineSearch", "ArtifactStore", "Space", "Step", "Algorithm"}
     assert names <= set(dir(prefect_tune))

@@ -6,7 +6,7 @@ import pytest
 from project.planted_faults import all_faults
 
 
-def test_each_fault_has_a_unique_text_and_existing_tests() -> None:
+def test_each_planted_fault_has_a_unique_text_and_existing_tests() -> None:
     faults = all_faults()
     assert len({(fault.room, fault.right, fault.wrong) for fault in faults}) == len(faults)
     stale = []
@@ -20,7 +20,7 @@ def test_each_fault_has_a_unique_text_and_existing_tests() -> None:
 
 
 @pytest.mark.full
-def test_each_fault_is_valid_code() -> None:
+def test_each_planted_fault_is_valid_code() -> None:
     """A file that cannot be imported would fail every test."""
     for fault in all_faults():
         ast.parse(fault.planted, str(fault.file))

@@ -53,7 +53,7 @@ def test_it(a, b):
 """
 
 
-def test_errors_are_not_matched_by_their_sentences() -> None:
+def test_tests_do_not_match_the_wording_of_errors() -> None:
     assert wordy(PLANTED) == ["one of four words"]
     paths = sorted((ROOT / "tests").rglob("test_*.py"))
     found = {str(path.relative_to(ROOT)): wordy(path.read_text()) for path in paths}
