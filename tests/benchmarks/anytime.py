@@ -1,4 +1,4 @@
-"""Anytime curves: the true value of the incumbent after each tell, and the time to a goal."""
+"""Anytime curves: the true value of the incumbent after each tell, and the time to reach a goal."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ __all__ = ["Contestant", "Curve", "named", "watched"]
 
 @dataclass(frozen=True)
 class Curve:
-    """One run, tell by tell.
+    """The course of a run, recorded at each tell.
 
     Attributes:
         ends: Seconds from the start, including asks but not reads of the incumbent.
@@ -31,7 +31,7 @@ class Curve:
     asks: list[float] = field(default_factory=list)
 
     def lasting(self, goal: float) -> float:
-        """Return seconds until the incumbent stays within a goal to the end; inf if never."""
+        """Return the seconds after which the incumbent stays within a goal; inf if never."""
         bad = [k for k, w in enumerate(self.worths) if w is None or w > goal]
         after = bad[-1] + 1 if bad else 0
         return self.ends[after] if after < len(self.ends) else inf

@@ -1,4 +1,4 @@
-"""A table of recorded curves as an objective, and figures of runs on the table.
+"""Recorded learning curves as an objective, and results of runs on recorded curves.
 
 A run stores only rows, epochs and seconds, so any figure can be computed later.
 """
@@ -25,14 +25,14 @@ Array = NDArray[np.float64]
 
 
 def objective_of(name: str, table: Table) -> Objective:
-    """Return the objective that a method sees for a table of that name."""
+    """Return the objective of the table with the given name."""
     n_held_out = None if name.startswith("synth") else HELD_OUT.get(name, 449)
     models = frozenset(a.id for a in table.space.steps[-1].algorithms)
     return Objective(epochs=table.epochs, iterative=models, n_folds=1, n_held_out=n_held_out)
 
 
 class Replay:
-    """A table as an objective."""
+    """A table of curves as an objective."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -60,7 +60,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Run:
-    """One run, tell by tell.
+    """The course of a run, recorded at each tell.
 
     Attributes:
         total: Seconds of the budget.
@@ -83,14 +83,14 @@ class Run:
         return int(np.searchsorted(self.ends, share * self.total, side="right"))
 
     def least_validated(self, share: float, table: Table) -> float:
-        """Return the least loss seen; before any tell, the largest of the table."""
+        """Return the least loss so far; before the first tell, the largest loss of the table."""
         n = self.n_told(share)
         pairs = zip(self.rows[:n], self.epochs[:n], strict=True)
         losses = [table.losses[row, :epochs].min() for row, epochs in pairs]
         return float(min(losses, default=table.losses.max()))
 
     def test_of_chosen(self, share: float, table: Table) -> float:
-        """Return the test loss of the incumbent; before the first one, the largest of the table."""
+        """Return the test loss of the incumbent; at first, the largest of the table."""
         n = self.n_told(share)
         named = self.chosen[n - 1] if n else None
         return float(table.tests.max() if named is None else table.tests[named[0], named[1] - 1])
@@ -99,7 +99,7 @@ class Run:
 def run(optimizer: Optimizer, table: Table, trainings: float, *, are_asks_free: bool) -> Run:
     """Run a method for the seconds of `n_full` full trainings of mean cost.
 
-    Evaluations that end later do not count. Reading the incumbent takes no time.
+    Evaluations that end after these seconds do not count. Reading the incumbent takes no time.
     """
     replay = Replay(table)
     total = trainings * float(table.seconds.sum(axis=1).mean())
@@ -133,9 +133,9 @@ class Figures:
     """Figures of the runs of one method on one table, one row per seed.
 
     Attributes:
-        regrets: Regret of the least validated loss, percent points, at each share; shape (n, 4).
-        tests: Test loss of the incumbent, percent, at each share; shape (n, 4).
-        line: The counts, as printed.
+        regrets: Regret of the least loss in percentage points at each share, shape (n, 4).
+        tests: Test loss of the incumbent in percent at each share, shape (n, 4).
+        line: Number of runs and evaluations, as printed.
     """
 
     regrets: Array

@@ -1,10 +1,11 @@
 """Tables of learning curves: random configurations, each trained once in full, for replay.
 
-The tables in `curves/` beside this file were recorded on digits, with pipelines for digits;
-`olivetti` and `mnist_t10k` have the ranges of Belakaria et al., and one table is boosting on
-`puma8NH`. Half of the rows train, a quarter validates, a quarter tests; on digits, 30 % of the
-training labels are redrawn, because good configurations would hardly differ otherwise. Seconds have
-two or three digits. The synthetic tables are power laws with noise, made in a folder on first use.
+The tables in `curves/` were recorded on digits, with pipelines for digits, except a table of
+boosting on `puma8NH`. The tables `olivetti` and `mnist_t10k` use the ranges of Belakaria et al.
+Half of the rows are for training, a quarter for validation and a quarter for testing. On digits,
+30 % of the training labels are redrawn, because good configurations would hardly differ otherwise.
+Seconds have two or three digits. The synthetic tables are power laws with noise, made in a folder
+on first use.
 """
 
 import json
@@ -43,9 +44,9 @@ class Table:
 
     Attributes:
         space: The space that the configurations were drawn from.
-        configurations: One per row.
-        losses: Percent of the held-out rows after each epoch, shape (n, epochs).
-        tests: Percent of the test rows, same shape.
+        configurations: Configuration of each row.
+        losses: Error on the held-out rows after each epoch in percent, shape (n, epochs).
+        tests: Error on the test rows in percent, same shape.
         seconds: Seconds of each epoch, with scoring of the held-out rows, same shape.
     """
 

@@ -108,7 +108,7 @@ METHODS: dict[str, type[Optimizer]] = {
 def method_of_table(
     name: str, table: Table, seed: int, objective: Objective, options: Mapping[str, Any]
 ) -> Optimizer:
-    """Return a method that begins only rows of a table."""
+    """Return a method that proposes only rows of a table."""
     made: Any = METHODS[name](table.space, seed, objective, **options)
     made.table = table
     optimizer: Optimizer = made

@@ -1,10 +1,11 @@
 """Grids of SVMs as objectives, interpolated between the recorded cells.
 
 Recorded once: an SVM with an RBF kernel on a 13 x 13 grid of ln C and ln gamma in [-10, 10],
-trained on dyadic parts of the training rows. Up to a quarter, three families of nested stratified
-subsets were used, above that only the first. Costs are seconds of processor time of fitting and
-predicting the validation rows. Cells that smaller sizes showed to be useless were not trained on
-larger ones: `is_copied` marks these cells, which have the error of the next smaller size.
+trained on dyadic parts of the training rows. Up to a quarter of the rows, three families of nested
+stratified subsets were used; above a quarter, only the first family. Costs are seconds of processor
+time for fitting and for predicting the validation rows. Cells with useless results on small sizes
+were not trained on larger sizes: `is_copied` marks these cells, which have the error of the next
+smaller size.
 """
 
 import json
@@ -31,7 +32,7 @@ class Grid:
     Attributes:
         space: C and gamma, both on a logarithmic scale.
         objective: Objective of a study of these rows.
-        errors: Percent by the number of halvings of the rows, shape (draws, 13, 13).
+        errors: Errors in percent by the number of halvings of the rows, shape (draws, 13, 13).
         costs: Seconds by the number of halvings of the rows, same shape.
     """
 
@@ -62,7 +63,7 @@ class Grid:
         return float(self.costs[0].mean())
 
     def outcome(self, query: Query) -> Outcome:
-        """Return error and seconds at the recorded size nearest by its logarithm."""
+        """Return error and seconds at the recorded size that is nearest on a logarithmic scale."""
         halvings = min(round(-math.log2(query.subset)), len(self.errors) - 1)
         draw = query.subset_draw % len(self.errors[halvings])
         values = self.errors[halvings][draw], np.log(self.costs[halvings][draw])
@@ -70,7 +71,7 @@ class Grid:
         return error, math.exp(log_cost)
 
     def full_error(self, configuration: Configuration) -> float:
-        """Return the percent of wrong validation rows after training on all rows."""
+        """Return the error on the validation rows in percent after training on all rows."""
         return self._between(self.errors[0][0], configuration)
 
     def _between(self, values: np.ndarray, configuration: Configuration) -> float:

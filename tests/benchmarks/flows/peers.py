@@ -9,8 +9,8 @@ one core; `peer_tools/adapters/` describes each tool. 30 % of the rows are test 
 class and drawn by the name of the table and the number of the split; the test loss is the error in
 percent, or 1 - R2. Incumbents after a quarter, half and all of the budget are scored by predictions
 of the same test rows. `ours:space=modern:ensemble=auto` is a tool with options; several such tools
-may be given. `optuna:space=small+regression` searches other spaces of ours, each table the one
-that fits.
+may be given. With `optuna:space=small+regression`, Optuna searches whichever of these spaces fits
+the target of the table.
 
 FOLDER gets `rows/`, a file for each run, `splits/`, logs of failed runs, and AutoGluon's
 environment. An interrupted benchmark continues with the runs that have no rows. After the last run,

@@ -1,4 +1,4 @@
-"""Make the portfolios that FLASH begins with, and judge each one on data sets left out of it.
+"""Make the portfolios of FLASH, and judge each portfolio on data sets left out of it.
 
     tests/benchmarks/run flows/portfolio  # judges the recorded losses
     tests/benchmarks/run flows/portfolio --out FOLDER [--candidates 72] [--rows 700] [--size 16]
@@ -8,22 +8,23 @@ Needs `prefect-tune[boosting]`. The candidates of the modern spaces have equal n
 model: the default of the simplest path, and draws from the prior. Each is cross-validated on some
 rows of each table, with three folds and at most 8 CPU seconds. A portfolio is picked greedily: each
 pick lowers the mean over tables of the normalized regret of the best so far (0 for the best
-candidate of a table, 1 for the median one) most per second. It is judged on tables that it was not
-made from: tables whose names begin alike (`cal_housing`, `cal_housing_reg`) are left out together.
-A second portfolio of each space is made and judged without the models of XGBoost and CatBoost,
-which may be missing.
+candidate of a table, 1 for the median one) most per second. A portfolio is judged on a table left
+out of it; related tables, whose names begin alike (`cal_housing`, `cal_housing_reg`), are left out
+together. A second portfolio of each space is made and judged without the models of XGBoost and
+CatBoost, which may be missing.
 
 The portfolio of the space `events` is made in the same way from event sets, with all rows of each.
-Its candidates are the defaults, LightGBM and logistic regression after single changes of a cheap
-construction, and draws from the prior of the faster models, the cheapest of three each. Forms of
-one set (`meds_gibleed`, `omop_gibleed`) are left out together, and so are the cohorts of a family.
-The loss is 1 - AUROC, and a candidate may take 8 CPU seconds. The first entry is fixed: boosted
-trees on few blocks of columns, because a short budget evaluates little else on a large set.
+Its candidates are of three kinds: the defaults; LightGBM and logistic regression after single
+changes of a cheap construction; and the cheapest of every three draws from the prior of the faster
+models. Forms of one set (`meds_gibleed`, `omop_gibleed`) are left out together, and so are the
+cohorts of a family. The loss is 1 - AUROC, and a candidate may take 8 CPU seconds. The first entry
+is fixed: boosted trees on few blocks of columns, because a short budget evaluates little else on a
+large set.
 
 FOLDER gets the losses, a file for each table. An interrupted run continues with the tables that
-have no file yet.
-With `--commit`, the portfolios replace those of the catalog, and the losses replace those beside
-this file, from which `flows/peers` makes a portfolio without the table being measured.
+have no file yet. With `--commit`, the portfolios replace those of the catalog, and the losses
+replace the recorded losses. From the recorded losses, `flows/peers` makes a portfolio that excludes
+the table under test.
 """
 
 import argparse
@@ -130,7 +131,7 @@ def candidates(space: Space, n: int) -> list[Configuration]:
 
 
 def restricted(space: Space, algorithms: dict[str, set[str]]) -> Space:
-    """Return a space with some algorithms of some steps."""
+    """Return a copy of a space with only the given algorithms in some steps."""
     return space.restricted_to(
         {s.name: {a.id for a in s.algorithms} for s in space.searched} | algorithms
     )
@@ -174,7 +175,7 @@ def changes(space: Space) -> Iterator[Configuration]:
 
 
 def work(configuration: Configuration) -> float:
-    """Return blocks of columns times trees, to compare draws by cost."""
+    """Return the number of column blocks times the number of trees, a rough cost of a draw."""
     (_, first), *_, (_, model) = configuration.choices
     built, values = dict(first.values), dict(model.values)
     blocks = 1
@@ -220,7 +221,7 @@ def evaluate(home: Path, n: int, n_rows: int, of: TableFile | EventSet) -> pd.Da
 
 
 def judge(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goals) -> None:
-    """Print results of portfolios on tables left out of them."""
+    """Print results of each portfolio on a table left out of it."""
     of_table, plain = regrets(known), [c.canonical for c in defaults(space)]
     found = []
     for table in of_table:

@@ -79,7 +79,7 @@ class World:
     Attributes:
         space: The space.
         objective: Objective as methods see it.
-        trials: Configurations that may be begun; None for no limit.
+        trials: Maximum number of configurations to start; None for no limit.
         seconds: Worker-seconds of the budget; None for no limit.
     """
 
@@ -216,7 +216,7 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
 
 
 def flat() -> World:
-    """Return one step of three models without conditions or constraints, limited only by trials."""
+    """Return a world of one step with three models, limited only by trials."""
     models = (
         _algorithm("net", Float("rate", (1e-5, 1.0), log=True), Integer("width", (2, 200))),
         _algorithm("trees", Integer("depth", (1, 40)), Categorical("rule", ["a", "b", "c"])),
@@ -227,7 +227,7 @@ def flat() -> World:
 
 
 def conditional() -> World:
-    """Return two steps with conditions, a forbidden pair, forbidden values, and a constraint."""
+    """Return a world of two steps with conditions, a constraint, and forbidden pairs and values."""
     kind = Categorical("kernel", ["rbf", "poly", "linear"])
     degree, gamma = Integer("degree", (2, 5)), Float("gamma", (1e-4, 10.0), log=True)
     svm = _algorithm("svm", Float("C", (1e-3, 1e3), log=True), kind, degree, gamma)
@@ -249,7 +249,7 @@ def conditional() -> World:
 
 
 def healthcare() -> World:
-    """Return the catalog's space for patient events, with two constraints and both limits."""
+    """Return a world in the space for patient events, with two constraints and both limits."""
     space = space_named("healthcare")
     models = sorted(a.id for a in space.steps[-1].algorithms)
     objective = _objective(("latency_us", "model_size_bytes"), iterative=models[::2])
@@ -262,7 +262,7 @@ WORLDS: Mapping[str, Callable[[], World]] = {
 
 
 def observed(only: Collection[str] = (), worlds: Collection[str] = ()) -> dict[str, Any]:
-    """Return the proposals of each method and variant in each world; a refusal is its message."""
+    """Return the proposals, or the refusal, of each method and variant in each world."""
     found: dict[str, Any] = {}
     for method in only or METHODS:
         for options in ({}, *VARIANTS.get(method, ())):
@@ -317,7 +317,7 @@ def _failing(configuration: Any) -> int | None:
 
 
 def _level(configuration: Any) -> float:
-    """Return the loss after a full training: a weight per algorithm, and a bowl of its values."""
+    """Return the loss after full training: weights of algorithms and a bowl in the numbers."""
     total = 5.0
     for step, choice in configuration.choices:
         name = f"{step}/{choice.algorithm}"

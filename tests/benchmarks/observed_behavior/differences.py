@@ -1,4 +1,4 @@
-"""Differences of two observations, by path, and the expected ones."""
+"""Differences between two observations by path, and the expected differences."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class Verdict:
     expected: Mapping[str, int]
 
     def lines(self, most: int) -> Iterator[str]:
-        """Yield the verdict, then the first difference of each of the first places."""
+        """Yield the verdict, then the first difference at each of the first differing paths."""
         n_expected = sum(self.expected.values())
         first: dict[str, Difference] = {}
         for difference in self.unexpected:
@@ -76,7 +76,8 @@ def differences(
 ) -> Iterator[Difference]:
     """Yield all differences of two JSON values at a path, numbers to the last bit.
 
-    An exception is a difference even if both sides raised it, because nothing was observed.
+    An exception is a difference even if both sides raised the exception, because nothing was
+    observed.
     """
     if isinstance(old, list) and isinstance(new, list):
         old, new = dict(enumerate(old)), dict(enumerate(new))

@@ -3,12 +3,12 @@
     tests/benchmarks/run optimizers/recorded_curves FOLDER [--tables mlp,sgd,...] [--seeds 20]
         [--methods bapi,bapi:variant=paper,bohb,...] [--budget 8] [--charge] [--runs runs.jsonl]
 
-FOLDER keeps the tables (as Parquet) and the runs. A stored run is not repeated, so a changed method
-needs other `--runs`. Options of a method are written `bapi:variant=paper:horizon=1`. Methods choose
-among the rows of the table. `--budget` is a number of full trainings of mean cost; with `--charge`,
-the processor time of asks counts too. Regret is the regret of the least validated loss, in
-hundredths of a percent point (1e-4 of accuracy). The test loss is that of the incumbent of the
-method at the time.
+FOLDER keeps the tables (as Parquet) and the runs. Stored runs are not repeated, so a changed method
+needs another file in `--runs`. Options of a method are written `bapi:variant=paper:horizon=1`.
+Methods choose among the rows of the table. `--budget` is a number of full trainings of mean cost;
+with `--charge`, the processor time of asks counts too. Regret is the regret of the least validated
+loss, in hundredths of a percent point (1e-4 of accuracy). The test loss is the loss of the method's
+incumbent at the time.
 """
 
 import argparse

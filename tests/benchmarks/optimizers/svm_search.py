@@ -6,9 +6,9 @@
 FOLDER keeps the runs (`svm_runs.jsonl`); stored runs are not repeated. A method may have options,
 as in `fabolas:variant=paper`. The clock is simulated: an evaluation takes its recorded seconds
 times the scale, and an ask takes its real processor time. Reading the incumbent after each tell
-costs nothing. Costs are in full evaluations (their mean over the grid). The figure is the cost to a
-lasting error: from then on to the end of the run, the full training of the incumbent has an error
-within a tolerance of the best of the grid.
+costs nothing. The unit of costs is the mean cost of a full evaluation on the grid. The figure is
+the cost after which the incumbent stays good to the end of the run: the error of its full training
+stays within a tolerance of the best error of the grid.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def run(grid: Grid, contestant: Contestant, scale: float, seed: int) -> dict[str
 
 
 def report(grid: Grid, text: str, curves: list[Curve], unit: float) -> float:
-    """Print the cost of a method, with raw values; return the median cost to half a point."""
+    """Print the costs of a method, and return the median cost to an error within half a point."""
     costs = {w: [c.lasting(grid.best + w) / unit for c in curves] for w in WITHIN}
     last = [100.0 if c.worths[-1] is None else c.worths[-1] for c in curves]
     within = ", ".join(f"{w:g} {np.median(x):.2f}" for w, x in costs.items())

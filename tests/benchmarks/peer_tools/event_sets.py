@@ -29,7 +29,7 @@ class EventSet:
 
     Attributes:
         data: File or folder of the events, or a cohort.
-        labels: File or folder of the labels; None for a cohort, which has its own.
+        labels: File or folder of the labels; None for a cohort, which has its own labels.
     """
 
     data: str
@@ -47,7 +47,7 @@ class EventSet:
 
     @property
     def name(self) -> str:
-        """Name of the file or folder, or the family of a cohort and, after a dot, its options.
+        """Name of the file or folder; for a cohort, the family and the options, separated by a dot.
 
         Sets whose names agree before the dot are related (see `portfolios.unrelated`).
         """
@@ -80,12 +80,12 @@ class EventSet:
 
     @cached_property
     def are_days(self) -> bool:
-        """Whether all times are days, which the product takes as the ends of days."""
+        """Whether all times are dates, which the product reads as the ends of days."""
         times = self.dataset.X.events["time"]
         return bool((times.isna() | (times - times.dt.floor("D") >= _END_OF_DAY)).all())
 
     def split(self, number: int, folder: Path) -> "EventSplit":
-        """Split the patients, stratified by their largest label, and write the labels of both.
+        """Split the patients, stratified by largest label, and write the labels of both parts.
 
         The seed comes from the name and the number of the split.
         """

@@ -1,6 +1,7 @@
 """Cross-validation of configurations of our spaces without a cache, for tools that search them.
 
-A separate process evaluates configurations, and is ended at the time limit, as our workers are.
+A separate process evaluates configurations, and is ended at the time limit, like a worker of the
+product.
 """
 
 import json
@@ -45,7 +46,8 @@ _TARGETS: Mapping[str, Target] = {"classes": "classification", "numbers": "regre
 def space_of(task: Task) -> Space:
     """Return the space in the options, or the product's default, without missing libraries.
 
-    Of several spaces, such as `space=flash+regression`, the one for the task's target is used.
+    If several spaces are given, as in `space=flash+regression`, the space for the task's target is
+    used.
     """
     target = _TARGETS[task.kind]
     named = task.options.get("space", DEFAULT_SPACES["table", target])

@@ -49,7 +49,7 @@ def picked(rows: pd.DataFrame, size: int, first: str | None = None) -> list[str]
     Args:
         rows: Losses of candidates on tables.
         size: Number of configurations.
-        first: The first one; None for the one with the largest gain.
+        first: First configuration; None for the configuration with the largest gain.
     """
     table = regrets(rows)
     seconds = rows.pivot_table(index="configuration", columns="table", values="seconds")
@@ -70,8 +70,9 @@ def picked(rows: pd.DataFrame, size: int, first: str | None = None) -> list[str]
 def first_of(space: Space) -> str | None:
     """Return the fixed first configuration of a portfolio; None if losses decide.
 
-    On large event sets, a short budget evaluates one or two configurations, and small sets do not
-    show which ones are good and cheap there: boosted trees after a few aggregations of each code.
+    For event sets, the first configuration is boosted trees after a few aggregations of each code.
+    On large sets, a short budget evaluates only one or two configurations, and losses on small sets
+    do not show which configurations are good and cheap on large sets.
     """
     if space.name != KINDS["events"]:
         return None
@@ -84,9 +85,9 @@ def first_of(space: Space) -> str | None:
 
 
 def unrelated(rows: pd.DataFrame, table: str) -> pd.DataFrame:
-    """Return the rows of tables that are no version of a table: their names begin differently.
+    """Return the rows of tables unrelated to a table, whose names begin differently.
 
-    The forms of one event set, and the cohorts of one family, are versions too.
+    Forms of an event set are related, and so are the cohorts of a family.
     """
     return rows[rows["table"].map(_stem) != _stem(table)]
 

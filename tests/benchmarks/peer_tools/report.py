@@ -21,7 +21,7 @@ GOAL_RATIO = 0.95
 
 
 def at_stages(rows: pd.DataFrame, column: str) -> dict[float, pd.DataFrame]:
-    """Return, by stage, the losses of the tools' answers, by block and tool.
+    """Return the losses of the tools' answers by stage, block and tool.
 
     Only tools with answers before the end, and blocks with runs of all these tools, are included.
     Missing or unknown losses are NaN.
@@ -44,8 +44,8 @@ def ratio(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[float, float, int]:
     """Return the geometric mean over tables of the ratio of test losses.
 
     Args:
-        ours: Rows of the one tool at one stage.
-        theirs: Rows of the other one.
+        ours: Rows of the first tool at a stage.
+        theirs: Rows of the second tool at the same stage.
 
     Returns:
         The ratio, its standard error over tables, and the number of tables; NaN if unknown.
@@ -84,7 +84,7 @@ def report(rows: pd.DataFrame) -> None:
 
 
 def parts(rows: pd.DataFrame) -> None:
-    """Print the ratio of the first tool's test losses to each other's, at each stage."""
+    """Print the ratio of test losses of the first tool to each other tool, at each stage."""
     answers = rows[rows["model"] == "answer"]
     first, *others = rows["tool"].unique()
     for other in others:
@@ -97,7 +97,7 @@ def parts(rows: pd.DataFrame) -> None:
 
 
 def goals(rows: pd.DataFrame) -> Goals:
-    """Check the first of our tools against the other ones present."""
+    """Check our first tool against the other tools in the rows."""
     reached, tools = Goals(), list(rows["tool"].unique())
     ours = next((tool for tool in tools if tool.startswith("ours")), None)
     others = [tool for tool in tools if not tool.startswith("ours")]

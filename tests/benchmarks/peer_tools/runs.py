@@ -54,7 +54,7 @@ class Run:
 
     @property
     def key(self) -> dict[str, Any]:
-        """The columns that name the run."""
+        """Columns that identify the run."""
         return {"tool": self.tool.label, "table": self.table, "split": self.split,
                 "budget": self.budget}  # fmt: skip
 

@@ -5,8 +5,8 @@
     tests/benchmarks/run project/before_and_after --except 'asks/admm:units=raw/*'
 
 Both sides run on this machine in the same run. The old side runs in a git worktree with a separate
-environment, removed at the end unless `--keep` names a folder; a kept folder is used again.
-Compared are, bit for bit:
+environment, removed at the end unless `--keep` names a folder; a kept folder is used again. The
+comparison covers, bit for bit:
 
 - asks: 40 proposals of every method and variant on three worlds (`observed_behavior.asks`)
 - evaluations: matrices, held-out predictions, losses, and the order and hits of the steps of twelve
@@ -14,8 +14,8 @@ Compared are, bit for bit:
 - documents: the JSON of `show`, `trials`, `report` and `compare` for three studies and a comparison
   that the old side recorded (`observed_behavior.documents`)
 
-An intended change is named by a pattern of paths, in `--except`. Any other difference ends with
-exit code 1. The run takes five minutes on two cores, and one more to install the old side.
+Intended changes are named in `--except`, by patterns of paths. Any other difference leads to exit
+code 1. The run takes five minutes on two cores, and one more to install the old side.
 """
 
 import argparse
@@ -57,7 +57,7 @@ IGNORED = {"documents": NOT_COMPARED}
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two trees.
+    """The old or the new tree.
 
     Attributes:
         name: `old` or `new`.

@@ -162,7 +162,7 @@ def first_failure(
     Tests that exceed the seconds fail.
 
     Raises:
-        RuntimeError: If no test ran, unless the tests may be gone.
+        RuntimeError: If no test ran, unless `may_be_gone` is set.
     """
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
     environment = {

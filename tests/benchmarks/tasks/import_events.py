@@ -31,7 +31,7 @@ START, END = 1_262_304_000_000_000, 1_577_836_800_000_000
 
 
 def shard_of(n_subjects: int, n_events: int) -> pa.Table:
-    """Return events of subjects 0, 1, ...: a birth, two static events, and others at any time."""
+    """Return events of subjects 0, 1, ...: a birth, two static events, and many timed events."""
     rng = np.random.default_rng(0)
     timed = np.sort(rng.integers(0, n_subjects, n_events - 3 * n_subjects))
     owner = np.concatenate([np.repeat(np.arange(n_subjects), 3), timed])

@@ -4,8 +4,8 @@
 
 Each load runs in a new process with the imports of a sandbox and a loaded table of ten rows, next
 to a process that has loaded the same data. Private memory is the growth of the unique set size. The
-files are warm and each process has one thread; the least of the repeats counts. `--sandboxes` also
-ends a sandbox and waits until the next one has the data.
+files are in the page cache, each process has one thread, and the least of the repeats counts.
+`--sandboxes` also ends a sandbox and waits until the next one has the data.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def load(address: StoreAddress, few: str, digest: str) -> tuple[float, int]:
 
 
 def beside_another(*arguments: Any) -> tuple[float, int]:
-    """Return the result of `load` in a new process while another one has the same data."""
+    """Return the result of `load` in a new process while another process has loaded the data."""
     with SPAWN.Pool(1) as other, SPAWN.Pool(1) as pool:
         other.apply(load, arguments)
         return pool.apply(load, arguments)

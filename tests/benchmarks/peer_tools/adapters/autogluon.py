@@ -1,4 +1,4 @@
-"""AutoGluon with its best quality on one core, in a separate environment because of conflicts.
+"""AutoGluon with its best quality on one core, in a separate environment to avoid conflicts.
 
 `prepare` makes the environment in FOLDER/autogluon with uv; adapter and tool exchange files.
 Options: `presets`, by default `best_quality`. The time limit is the seconds left after imports.

@@ -4,8 +4,8 @@ Options: those of `run` by their names (`space=modern`, `ensemble=auto`, `race=t
 are options of the method (`variant=paper`). The budget is the seconds left after server, imports
 and worker, so start-up is counted. The answer at the end is the final model of the run. Incumbents
 of earlier times, and the best single trial beside an ensemble, are fitted on all training rows
-afterwards. As in the product, no refit is counted. The portfolio is made without the table and its
-versions.
+afterwards. As in the product, the time of refits is not counted. The portfolio is made without the
+table and its versions.
 """
 
 from collections.abc import Iterator

@@ -56,7 +56,7 @@ def answers(task: Task) -> Iterator[Answer]:
 
 
 def joint_space(space: Any, seed: int) -> Any:
-    """Return one space: a category per step, with the hyperparameters of each algorithm below."""
+    """Return a joint space: a category per step, with conditional hyperparameters."""
     from ConfigSpace import Categorical, ConfigurationSpace
     from ConfigSpace import ForbiddenAndConjunction as Both
     from ConfigSpace import ForbiddenEqualsClause as Is

@@ -2,8 +2,8 @@
 
 Options are those of `run` by their names, as `space=modern_healthcare`. Start-up, import of the
 data and the final model are within the budget, as in the product. The default space begins with a
-portfolio made without the set being measured. If all times are days, the product excludes the day
-of the prediction, which the other tools see.
+portfolio made without the set under test. If all times are days, the product excludes the day of
+the prediction, which the other tools see.
 """
 
 import os
