@@ -1,4 +1,4 @@
-"""A study whose store is away for a while, and the warnings to its user."""
+"""A study whose store is unreachable for a while, and the warnings that the user gets."""
 
 import json
 from pathlib import Path

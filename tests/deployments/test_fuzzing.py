@@ -1,4 +1,4 @@
-"""Hostile input is accepted, or refused with a message and nothing left behind, without traceback.
+"""Hostile input is accepted or refused with a message, without a traceback or leftover files.
 
 150 cases are the same in every run, and include all former faults. The variable `FUZZED_TIMES`
 multiplies the cases, which then differ in each run.

@@ -62,7 +62,7 @@ class Scene:
         return sum(t["state"] in ("complete", "failed") for t in self.trials())
 
     def family(self, pid: int) -> list[psutil.Process]:
-        """Return a command and all its processes, once one trial was told."""
+        """Return a command and all its processes after the first trial was told."""
         wait_for(self.n_told)
         whole = psutil.Process(pid).children(recursive=True)
         assert server_of(self.home)["pid"] in {p.pid for p in whole}
@@ -91,7 +91,7 @@ class Scene:
     ],
 )
 def test_signal_ends_the_study_and_all_its_processes(scene, number) -> None:
-    """A signal of a terminal reaches all processes of its session at once."""
+    """A signal from a terminal reaches all processes of the terminal session at once."""
     with started(*scene.command(), home=scene.home) as process:
         family, session = scene.family(process.pid), os.getsid(process.pid)
         for member in family:

@@ -71,7 +71,7 @@ def served(tmp_path_factory) -> Iterator[Served]:
 
 
 def shipped(**blocks: UUID) -> list[dict[str, Any]]:
-    """Return the automations of the package, with only the actions of these blocks."""
+    """Return the shipped automations, reduced to actions that use these blocks."""
     text = SHIPPED.read_text()
     for name, block in blocks.items():
         text = text.replace(f"ID-OF-{name.upper()}", str(block))
@@ -110,7 +110,7 @@ def start(served: Served, study: str, trials: int = ENDLESS) -> UUID:
 
 
 def suspend(served: Served, run: UUID) -> None:
-    """Set the state that the UI sets."""
+    """Suspend a run by setting the same state as the UI."""
     timeout = datetime.now(UTC) + timedelta(hours=1)
     details = StateDetails(pause_timeout=timeout, pause_reschedule=True)
     served.set_state(run, State(type=StateType.PAUSED, name="Suspended", state_details=details))
@@ -126,7 +126,7 @@ def configurations(served: Served, study: str) -> list[Any]:
 
 
 def assert_ended(served: Served, study: str, run: UUID) -> None:
-    """Check that the study was cut and can be resumed, without open processes or task runs."""
+    """Check that the study can be resumed, and left no process or open task run."""
     wait_for(lambda: served.state(study) == "interrupted", LONG)
     wait_for(lambda: served.family() == [], LONG)
     assert served.n_running(study) == 0

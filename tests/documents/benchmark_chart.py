@@ -1,4 +1,4 @@
-"""The recorded benchmark of tools as a chart: how far their test losses are above ours."""
+"""The recorded benchmark of tools as a chart: test losses relative to prefect-tune."""
 
 import pandas as pd
 from peer_tools.report import RECORDED, ratio
@@ -53,7 +53,7 @@ def benchmark_chart() -> str:
 
 
 def _bar(y: int, name: str, mean: float, error: float) -> list[str]:
-    """A tool's row: its name, its bar with the standard error, and its figure."""
+    """Return the row of a tool: the name, a bar with the standard error, and the figure."""
     width, half = (100 * PERCENT * value for value in (mean - 1, error))
     end, middle = LEFT + width, y + 11
     return [

@@ -1,4 +1,4 @@
-"""Pictures of README and pages from the present code; `deployments/docs/pictures` runs this.
+"""Pictures of README and pages, made from the present code by `deployments/docs/pictures`.
 
 A picture of a screen keeps the labels on the screen as its description, which a test compares with
 the present code.

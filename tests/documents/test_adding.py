@@ -46,7 +46,7 @@ class Reader:
         return str(came.stdout)
 
     def run_file(self, name: str, *words: str) -> str:
-        """Return the output of `python FILE WORDS`; methods that it registers are forgotten."""
+        """Return the output of `python FILE WORDS`, and forget methods that the file registered."""
         runner = CliRunner(env={"PREFECT_TUNE_HOME": str(self.prefect_tune.home)})
         known, code = set(METHODS.own), 0
         with runner.isolation() as (printed, *_), pytest.MonkeyPatch.context() as patched:

@@ -54,7 +54,7 @@ class Session:
         assert came.exit_code == 0, f"{command}: {came.output}"
 
     def made_short(self, arguments: list[str]) -> list[str]:
-        """Return the same command with few trials, whatever the load; KEY is a key of the store."""
+        """Return the command with few trials, a lenient latency limit, and a key for KEY."""
         arguments = [re.sub(r"(?<=latency_us<=)\d+", "60000000", a) for a in arguments]
         if arguments[0] == "compare":
             return [*arguments, "--workers", "2", "--quiet"]

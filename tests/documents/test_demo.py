@@ -42,7 +42,7 @@ def test_demo_command_runs(clone, tmp_path) -> None:
 
 @pytest.mark.timeout(900)
 def test_three_runs_of_a_series_promote_a_model(clone, tmp_path) -> None:
-    """The model of the second run, from 25 times the patients, replaces the first one."""
+    """The model of the second run, with 25 times as many patients, replaces the first model."""
     try:
         printed = shown_by(clone / "deployments" / "nights", tmp_path)
     finally:

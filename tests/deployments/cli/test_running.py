@@ -1,4 +1,4 @@
-"""`run`, `compare` and `retry` for users: output, exit codes, mistakes, own methods."""
+"""The commands `run`, `compare` and `retry`: output, exit codes, user mistakes, user methods."""
 
 import json
 import re
@@ -27,7 +27,7 @@ SMALL = ("--target", "target", "--space", "small", "--workers", 1, "--no-race")
 
 @pytest.mark.usefixtures("server")
 def test_flow_takes_over_the_study_prepared_by_the_command(run, tmp_path, monkeypatch) -> None:
-    """Input is read once and nothing is reported twice, for a new study and a resumed one."""
+    """Input is read once and nothing is reported twice, in new and in resumed studies."""
     prepared_by_the_flow = "prefect_tune.flows.tune.prepare_run"
     monkeypatch.setattr(prepared_by_the_flow, lambda *_, **__: pytest.fail("again"))
     command = ("run", write_table(tmp_path), *SMALL, "--method", "random", "--study", "s")
@@ -167,7 +167,7 @@ class WalkOptions:
 
 @dataclass(frozen=True)
 class Untold:
-    """Options, one of them without a default."""
+    """Options with a field that has no default."""
 
     first: int
 

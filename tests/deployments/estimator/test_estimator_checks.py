@@ -44,7 +44,7 @@ def search(predicts: Literal["classification", "regression"], space: str = "") -
 def cases() -> Iterator[object]:
     """Return the tests of scikit-learn's `parametrize_with_checks`, with shorter names.
 
-    A search for numbers has the checks of regressors and typical other ones. The remaining checks
+    A search for numbers gets the checks of regressors and some typical checks. The remaining checks
     would test the same code as for classes.
     """
     for estimator, check in parametrize_with_checks(
@@ -68,7 +68,7 @@ def test_scikit_learn_check_passes(estimator: PipelineSearch, check: Callable[..
 
 
 def test_search_has_a_decision_function_only_if_the_fitted_model_does() -> None:
-    """Before a fit, the consistency check of scikit-learn finds none, so this test repeats it."""
+    """The consistency check of scikit-learn runs before a fit, when the method does not exist."""
     X, y = make_blobs(60, centers=[(2, 2), (4, 4)], random_state=0)
     linear, neighbors = search("classification"), search("classification", "neighbors")
     assert not hasattr(linear, "decision_function")

@@ -36,7 +36,7 @@ class Fails:
 
 @dataclass(frozen=True)
 class Judged:
-    """A study of events without a model, which may get one."""
+    """A study of events without a model; tests may add a model."""
 
     store: ArtifactStore
     plan: StudyPlan
@@ -51,7 +51,7 @@ class Judged:
         return pipeline.fit(self.dataset.X, self.dataset.labels)
 
     def report(self, *models: Any, weights: tuple[float, ...] = (1.0,)) -> ModelReport:
-        """Return the report of a model, or of an ensemble of several."""
+        """Return the report of a model, or of an ensemble of several models."""
         model = models[0] if len(models) == 1 else ClassEnsemble.of_fitted(models, weights)
         members = [{"trial": k, "weight": weight} for k, weight in enumerate(weights)]
         about = {"dataset": self.plan.problem.dataset, "trial": 0, "members": members}

@@ -26,7 +26,7 @@ N_FEW = 200
 
 
 class Parsed(HTMLParser):
-    """Tags, handlers and texts of a page, with the texts of scripts apart."""
+    """Tags, event handlers and texts of a page, with scripts kept separately."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -216,7 +216,7 @@ def test_figure_of_many_points_shows_a_sample_and_the_sample_size() -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
-    """Each of them led, with its own failure reason; names and messages are long."""
+    """Every trial was the incumbent once; names and failure messages are very long."""
     some, n = full(10_000), 10_000
     names = [f"{k}{'n' * 100_000}" for k in range(300)]
     groups = [replace(some.failures[0], message=f"{k} {'m' * 1_000_000}") for k in range(50)]

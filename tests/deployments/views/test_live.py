@@ -1,4 +1,4 @@
-"""Terminal output of a running study: it fits, and user texts are not markup."""
+"""Terminal output of a running study fits the terminal, and user texts are not markup."""
 
 import json
 import os
