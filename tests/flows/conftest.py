@@ -14,7 +14,7 @@ from prefect_tune.flows.starting.prepare import PreparedStudy
 
 @pytest.fixture
 def prepared(tmp_path, monkeypatch) -> Callable[..., PreparedStudy]:
-    """Enter a study by its options, in a folder with `train.csv` and `test.parquet`.
+    """Prepare a study with options, in a folder with `train.csv` and `test.parquet`.
 
     Each patient has two rows in these files.
     """

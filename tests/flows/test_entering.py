@@ -1,4 +1,4 @@
-"""Entering flows: next to an event loop, and with preparations by a command."""
+"""Flows called in an event loop, or with a study that a command has prepared."""
 
 import asyncio
 import pickle
@@ -78,7 +78,7 @@ GIVEN = {"data": "https://host/t.csv?sig=***", "study": "one", "trials": 3}
 
 
 def test_prepared_study_is_used_once_and_only_by_the_same_thread_and_parameters() -> None:
-    """The signature of an address does not count, nor does a copy in another process."""
+    """Signatures in URLs are ignored, and a copy in another process does not get the study."""
     handover: Handover[str] = Handover()
     with handover.offered(GIVEN | {"data": "https://host/t.csv?sig=geheim"}, "prepared"):
         with ThreadPoolExecutor(1) as other:

@@ -1,4 +1,4 @@
-"""Studies by their name or series, and trials by their cached steps."""
+"""Lookup of studies by name or series, and of trials by cached steps."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The loop over trials, with a study and workers that behave as written in the test."""
+"""The search loop, with a study and workers that follow a script."""
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
@@ -101,7 +101,7 @@ class WrittenStudy:
 
 @dataclass
 class WrittenPool:
-    """Two workers; each poll takes the study one second and ends trials in order.
+    """Two workers; each poll advances the study by one second and ends trials in order.
 
     Attributes:
         fates: Outcome by number and attempt; all other trials have a loss of 1.
@@ -292,7 +292,7 @@ def test_cheapest_trial_keeps_running_after_trials_or_time_are_used_up(spent, ru
 
 @dataclass
 class OfTwoModels(WrittenStudy):
-    """A study whose method proposes one model three times before another."""
+    """A study whose method proposes the same model three times before another model."""
 
     def ask(self, budget: Budget) -> Trial:
         rng = np.random.default_rng(0)
@@ -410,7 +410,7 @@ def test_no_trial_is_started_while_the_server_is_behind() -> None:
 
 @dataclass
 class Promoting(WrittenStudy):
-    """A method with rungs: a configuration is promoted once both of a pair were told."""
+    """A method with rungs: a configuration is promoted once both trials of a pair were told."""
 
     optimizer: Any = field(default_factory=lambda: _method(resumes_configurations=True))
     begun: int = 0

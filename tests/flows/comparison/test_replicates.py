@@ -22,7 +22,7 @@ TWO = {"methods": "random,tpe", "repeats": 1, "trials": 3, "name": "c"}
 
 @pytest.fixture
 def compared(tmp_path, monkeypatch) -> Compare:
-    """Prepare a comparison on the test table by its options."""
+    """Prepare a comparison on the test table with these options."""
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     table().to_csv("table.csv", index=False)

@@ -138,7 +138,7 @@ def store(tmp_path) -> Iterator[ArtifactStore]:
 
 
 def ended(number: int, loss: float, *, key: int | None = None, is_whole: bool = True) -> Trial:
-    """Return a trial with a loss, and its own predictions unless `key` is shared."""
+    """Return a trial with a loss and, unless `key` is given, separate predictions."""
     query = Query(CONFIGURATIONS[number], folds=None if is_whole else 1)
     predictions = (f"{number if key is None else key:064x}",)
     came = replace(evaluation(loss), predictions=predictions)

@@ -41,7 +41,7 @@ class Workers(Here):
     """Workers in this process.
 
     Attributes:
-        meanwhile: Called between members and the model made from them.
+        meanwhile: Called after the members are fitted, before the model is made.
         too_slow: Numbers of trials whose refit exceeds its time limit.
         score: Called before the model is scored.
     """

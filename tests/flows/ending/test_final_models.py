@@ -1,4 +1,4 @@
-"""Studies with any evaluation end with a model, whatever the estimators of users do."""
+"""Every study with an evaluation ends with a model, even if user estimators misbehave."""
 
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ class Place:
         self.command = CommandLine(self.home)
 
     def search(self, space: str, **changed: Any) -> dict[str, Any]:
-        """Return the summary of a study of one of the spaces."""
+        """Return the summary of a study in a space of the file."""
         named = f"{self.folder}/own.py:{space}" if space in SPACE.lower() else space
         searched(self.home, **{**self.parameters, "space": named, **changed})
         return self.summary

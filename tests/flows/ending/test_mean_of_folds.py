@@ -40,7 +40,7 @@ class Ended:
     heard: Any = field(default_factory=Heard)
 
     def end(self, *seconds: float, **plan: Any) -> dict[str, Any]:
-        """Fit the final model; `seconds` are left at the checks, and the last value stays."""
+        """Fit the final model; `seconds` are the seconds left at successive checks."""
         looks = iter(seconds)
         left = [0.0]
 

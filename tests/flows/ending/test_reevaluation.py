@@ -42,11 +42,11 @@ PLENTY = 1e6
 
 @dataclass
 class Workers:
-    """Two workers that answer as written in the test, by the numbers of trials.
+    """Two workers that return the outcomes set by a test for each trial.
 
     Attributes:
-        again: Losses of the re-evaluation; None for a failure, an exception to be raised. Without
-            any, trials are evaluated.
+        again: Losses of the re-evaluation; None for a failure, an exception to be raised. If empty,
+            trials are really evaluated.
         asked: Parameters of the evaluations, in order.
         limits: Time limit of each batch.
         after_batch: Called with the number of trials requested so far.
@@ -98,7 +98,7 @@ class Ended:
         tell_came(self.study, evaluation(loss, seconds), query)
 
     def again(self, *losses: float | Exception | None, **of_workers: Any) -> Workers:
-        """Re-evaluate; losses are those of the finalists, the best first."""
+        """Re-evaluate the finalists with these losses, the best finalist first."""
         self.heard.notes.clear()
         workers: Any = Workers(dict(zip(RANKED, losses, strict=False)), **of_workers)
         recheck_finalists(self.study, workers, self.context, self.heard)

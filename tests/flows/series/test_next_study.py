@@ -1,4 +1,4 @@
-"""Start, resume or skip in a run of a series, and refusals."""
+"""Runs of a series that start, resume or skip a study, or are refused."""
 
 from collections.abc import Callable
 from contextlib import closing

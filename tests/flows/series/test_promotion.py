@@ -1,7 +1,7 @@
 """Champion and challenger: the decision of a series after each run, and its effects.
 
-Runs are whole studies on growing data, in this process. The targets of the first rows are noise,
-so the model of the first run is useless, and later ones are better.
+Runs are whole studies on growing data, in this process. The targets of the first rows are noise, so
+the model of the first run is useless, and later models are better.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class Runs:
         self.address = ("--store", self.store.address.url)
 
     def run(self, n: int, **options: Any) -> str:
-        """Run a study to its end, with a decision."""
+        """Run a study to its end, and decide about its promotion."""
         study = self.undecided(n, **options)
         self.decide(study)
         return study

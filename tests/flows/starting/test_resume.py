@@ -194,7 +194,7 @@ def test_study_of_a_changed_file_cannot_be_extended(prepared, file, trials) -> N
 
 
 def test_omitted_input_options_keep_the_stored_values(prepared, tmp_path) -> None:
-    """The data is always named, so data with a default name is not an omission."""
+    """The argument for the data is required, so even the default value counts as given."""
     first = prepared("train.csv", **GIVEN, na_values=["NA"])
     (tmp_path / "train.csv").unlink()
     assert prepared("train.csv", study="one").plan.source == first.plan.source

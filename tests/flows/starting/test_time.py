@@ -24,7 +24,7 @@ def visits(n: int = 150) -> pd.DataFrame:
 
 @pytest.fixture
 def timed(prepared) -> Any:
-    """Enter a study of visits, with `visit` as the time column by default."""
+    """Prepare a study of visits, with `visit` as the time column by default."""
     visits().to_csv("visits.csv", index=False)
 
     def enter(**options: object) -> PreparedStudy:

@@ -99,7 +99,7 @@ def test_running_totals_equal_sums_over_all_trials(happened) -> None:
     ("kind", "order"), [("full", [3, 2, 1, 0]), ("partial", [2, 1, 0]), ("failed", [1, 0, 2])]
 )
 def test_full_trials_rank_first_followed_by_trials_on_more_folds(kind, order) -> None:
-    """In the case `failed`, the best partial configuration later failed in full."""
+    """In the case `failed`, the best partial configuration later failed on all folds."""
     drawn = [Query(sample_configuration(mixed_space(), np.random.default_rng(n))) for n in range(4)]
     parts = ((0, 1.0, 1), (1, 9.0, 2), (2, 5.0, 2))
     told = [
@@ -125,7 +125,7 @@ BUDGET = Budget(seconds_left=120.0, n_workers=2)
 
 
 def limit_after(seconds: float = 0.0, n: int = 0, *, of_user: float | None = None) -> TimeLimit:
-    """Return the limit after so many trials of that length."""
+    """Return the time limit after `n` trials that took `seconds` each."""
     costs = Costs(mixed_space(), Objective(n_rows=64_000, n_held_out=32_000, n_folds=1))
     steps = tuple(
         StepCost(name, 0, seconds / 2, 0.0, hit=False, key="") for name in ("scale", "model")

@@ -75,7 +75,7 @@ def store(imported) -> ArtifactStore:
 
 
 def run(study: Study, *losses: float | None) -> None:
-    """Ask for trials and tell results: complete with a loss, or failed without one."""
+    """Ask for trials and tell results: complete with a loss, or failed without a loss."""
     for loss in losses:
         tell(study, PICKY if loss is None else evaluation(loss))
 

@@ -24,7 +24,7 @@ from prefect_tune.flows.workers.server_pace import (
 
 
 class Counted(ServerPace):
-    """The pace of a server that has recorded so many task runs, or does not answer."""
+    """The pace for a server that has recorded some number of task runs, or does not answer."""
 
     def __init__(self, task_runs: Any = "auto") -> None:
         self.observer: Any = Heard()
