@@ -1,1 +1,1 @@
-"""The contract that every method is tested for, and helpers for tests of stores."""
+"""Contract tests of every method, and helpers for tests of stores."""

@@ -1,4 +1,4 @@
-"""The methods that keep the contract of `contracts.optimizer`."""
+"""Cases of all methods for the contract tests in `contracts.optimizer`."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The contract of every optimizer, in a brief and a complete suite."""
+"""Contract tests of every optimizer, as a brief and a complete suite."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ _FITS = (
 
 @dataclass(frozen=True)
 class Case:
-    """A method with options that make it quick; slow ones have the mark of a tier."""
+    """A method with options that make tests quick; slow methods are marked with a tier."""
 
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Case:
 
 
 def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
-    """Return a decorator that runs the tests of a class for each of some cases."""
+    """Return a decorator that runs the tests of a class for each of these cases."""
     marks = {"": (), "slow": pytest.mark.slow, "full": pytest.mark.full}
     values = [pytest.param(case, id=name, marks=marks[case.tier]) for name, case in cases.items()]
     return pytest.mark.parametrize("case", values)
@@ -74,7 +74,7 @@ def loss_of(query: Query) -> float | None:
 
 
 def run(optimizer: Optimizer, n: int, *, first: int = 0, leaves: int = 0) -> list[Event]:
-    """Ask and tell n times, mostly with two queries pending, and some pending at the end."""
+    """Ask and tell n times, mostly with two queries pending, and leave some queries pending."""
     events: list[Event] = []
     pending = list(optimizer.history.pending)
     for number in range(first, first + n):
@@ -200,7 +200,7 @@ class OptimizerContract(BriefContract):
             optimizer.tell(told(number, query, loss_of(query)))
 
     def test_configurations_climb_rungs_and_the_incumbent_has_a_loss(self, case: Case) -> None:
-        """No more trials are begun than allowed, and some are evaluated in full."""
+        """The number of trials stays within the limit, and some trials are evaluated in full."""
         optimizer = case.make(mixed_space())
         simulation(case, optimizer, trials=12).run()
         history, answer = optimizer.history, optimizer.incumbent

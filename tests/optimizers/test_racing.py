@@ -49,14 +49,14 @@ def ask(optimizer: Racing) -> Query:
 
 
 def begin(optimizer: Racing, *losses: float, **about: float) -> Trial:
-    """Ask for a first fold, and tell it."""
+    """Ask for a first fold, and tell its loss."""
     query = ask(optimizer)
     assert query.folds == 1
     return tell(optimizer, losses[0], **about)
 
 
 def whole(optimizer: Racing, *losses: float, **about: float) -> Trial:
-    """Ask for the first configuration, or for the other folds of a survivor, and tell it."""
+    """Ask for the first configuration or for the other folds of a survivor, and tell the losses."""
     assert ask(optimizer).is_full
     return tell(optimizer, *losses, **about)
 
@@ -82,7 +82,7 @@ def with_incumbent(objective: Objective = FOLDS, **about: float) -> Racing:
 
 
 def test_only_the_first_configuration_starts_with_all_folds() -> None:
-    """Nothing can be behind before the first result."""
+    """Before the first result, no configuration can be behind."""
     optimizer = raced()
     assert ask(optimizer).is_full
     assert ask(optimizer).folds == 1
@@ -141,7 +141,7 @@ ANY = Query(default_configuration(finite_space(), ("one",)))
 
 
 def history_of(*losses: tuple[float, ...]) -> History:
-    """Return the incumbent, and others that ran all folds."""
+    """Return a history of the incumbent and of other trials that ran all folds."""
     history = History()
     evaluations = [INCUMBENT, *(Evaluation(sum(x) / len(x), x) for x in losses)]
     for number, evaluation in enumerate(evaluations):
@@ -173,7 +173,7 @@ def test_margin_is_the_deviation_of_a_difference_on_one_fold() -> None:
 
 
 def test_margin_on_a_subset_is_the_error_of_earlier_subsets() -> None:
-    """Three configurations lost 1 on the subset and 3 on all rows, so the error is 2."""
+    """Three configurations have losses of 1 on the subset and 3 on all rows, so the error is 2."""
     known = [(1.0, 3.0)] * 3
     assert not is_behind_on_part(2.0, INCUMBENT, known)
     assert is_behind_on_part(2.1, INCUMBENT, known)
@@ -327,7 +327,7 @@ def test_unstarted_trial_is_repeated_on_fewer_rows() -> None:
 
 
 def test_evaluation_on_the_usual_subset_may_take_longer_after_a_smaller_subset() -> None:
-    """A first evaluation may take 20 of 1,200 worker-seconds; this one took 15 on fewer rows."""
+    """A first evaluation may take 20 of 1,200 worker-seconds; on fewer rows, 15 were used."""
     optimizer, budget = raced(MANY), replace(TIMED, seconds_left=1160.0)
     look = optimizer.ask(budget)
     unstarted(optimizer, limit_seconds=20.0)
@@ -420,7 +420,7 @@ def on_rung(*losses: float, objective: Objective = RUNGS) -> Racing:
 
 
 def test_only_configurations_near_the_best_get_more_rows_before_a_full_trial() -> None:
-    """Three are promoted beside the best, and a gap of 70 persists on more rows."""
+    """Three configurations are promoted with the best, and a gap of 70 persists on more rows."""
     optimizer = on_rung(20.0, *[90.0] * (GATHERED - 1))
     short = Budget(seconds_spent=1000.0, seconds_left=12.0)
     asked = []
@@ -446,7 +446,7 @@ def test_half_of_the_seconds_go_to_first_rungs() -> None:
 
 
 def ran_further(*constraints: Constraint) -> Racing:
-    """Promote four of eight configurations to four times the rows, and the best to all."""
+    """Promote four of eight configurations to four times the rows, and the best to all rows."""
     losses = [20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4)]
     optimizer = on_rung(*losses, objective=replace(RUNGS, constraints=constraints))
     short = Budget(seconds_spent=1000.0, seconds_left=12.0)
@@ -460,7 +460,7 @@ def ran_further(*constraints: Constraint) -> Racing:
 
 
 def test_larger_subsets_decide_elimination_if_few_full_trials_exist() -> None:
-    """Three that lost 10 more lose 10 more on four times the rows, so 70 is behind."""
+    """Gaps of 10 stay the same on four times the rows, so a gap of 70 ends a configuration."""
     optimizer = ran_further()
     assert optimizer.decisions["race"]["stopped"] == len(optimizer.inner.history) - 4
     assert [t.loss for t in optimizer.inner.history][:5] == [10.0, 20.0, 20.0, 20.0, 80.0]

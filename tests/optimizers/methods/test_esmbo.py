@@ -1,4 +1,4 @@
-"""ESMBO: turns of bootstrap histories, one process for all of them, and their ensemble."""
+"""ESMBO: turns of bootstrap histories, a joint Gaussian process, and the ensemble."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def depth_of(query: Query) -> float:
 
 
 def risks_of(query: Query) -> Risks:
-    """Return risks such that each history has another optimum."""
+    """Return risks such that each history has a different optimum."""
     return tuple(20.0 + 40 * (depth_of(query) - (j + 0.5) / N) ** 2 for j in range(N))
 
 
@@ -49,7 +49,7 @@ def with_risks(number: int, query: Query, risks: Risks, **measured: float) -> Tr
 
 
 def tell(optimizer: Esmbo, risks: Risks | None = None, **measured: float) -> Query:
-    """Ask, and tell these risks, or else those of the query."""
+    """Ask, and tell the given risks or, by default, the risks of the query."""
     query, number = optimizer.ask(Budget()), len(optimizer.history) - 1
     optimizer.tell(with_risks(number, query, risks or risks_of(query), **measured))
     return query

@@ -37,7 +37,7 @@ def line(x: float, y: float = 0.5) -> Query:
 
 
 def valley(n: int, *bottoms: float) -> History:
-    """Return losses of the first of two numbers, least at the bottoms."""
+    """Return losses that depend on the first of two numbers, with minima at the bottoms."""
     places = np.random.default_rng(0).random((n, 2))
     losses = (5 + 50 * min(abs(x - bottom) for bottom in bottoms) for x, _ in places)
     return told_history((line(x, y), loss) for (x, y), loss in zip(places, losses, strict=True))

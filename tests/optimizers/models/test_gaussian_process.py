@@ -107,7 +107,7 @@ def test_non_finite_inputs_and_targets_are_refused(bad: float) -> None:
 
 
 def test_most_likely_of_several_fits_is_kept() -> None:
-    """A fit of one iteration that starts where all is noise stays near its start."""
+    """A fit of one iteration that starts at a high noise level stays near the start."""
     X, y = data(20, 2)
     kernel, rng = scaled_matern(2), np.random.default_rng
     bad = np.array([*(p.lower for p in kernel.parameters), NOISE.upper])

@@ -22,7 +22,7 @@ T_MAX = 50
 
 
 def toy(seed: int, *, n: int = 8) -> tuple[GaussianProcess, np.ndarray]:
-    """Return power laws of two numbers, half of them cut at a fifth, and the cut ones at t = 1."""
+    """Return power laws, half of them cut at a fifth, and the points of the cut curves at t = 1."""
     rng = np.random.default_rng(seed)
     x = rng.random((n, 2))
     asymptote = 0.9 - 0.4 * (x[:, 0] - 0.3) ** 2
@@ -46,7 +46,7 @@ def monotone(process, unfinished, *, only_falling=False) -> MonotoneProcess:
 
 
 def dense(on_sites: MonotoneProcess, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return standardized mean, less the constant, and covariance of f(a), conditioned jointly.
+    """Return the standardized mean, without the constant, and the covariance of f(a).
 
     The sites are observations nu / tau of slopes with noise 1 / tau.
     """
@@ -109,7 +109,7 @@ def test_monotone_mean_never_falls_where_the_plain_mean_does() -> None:
 
 
 def two_curves(second: float) -> tuple[GaussianProcess, np.ndarray]:
-    """Return a curve that falls from 0.5 by a tenth, one that rises by `second`, and their ends."""
+    """Return a falling curve, a curve that rises by `second`, and the ends of both curves."""
     kernel = CurveKernel(Matern52([0]), 1, Decay())
     theta = np.log([0.5, 1.0, 1.0, 1.0, 0.3, 1e-3])
     inputs = np.array([[0, 0.02], [0, 0.2], [1, 0.02], [1, 0.2]])
@@ -205,7 +205,7 @@ def test_truncation_at_two_sites_matches_worked_values() -> None:
 
 
 def test_truncation_ratio_is_accurate_and_continuous_in_the_far_tail() -> None:
-    """The second value would cancel if computed as a difference."""
+    """The second value would lose all digits if computed as a difference."""
     worked = {
         0.0: (0.7978846, 0.3633802),
         -5.0: (5.186504, 0.0326964),

@@ -48,7 +48,7 @@ def test_every_value_has_an_equal_share_of_the_prior_including_the_ends(hyperpar
 
 
 def test_integers_of_older_studies_are_decoded_unchanged() -> None:
-    """Older positions went from 0 for the first value to 1 for the last."""
+    """Older positions went from 0 for the first value to 1 for the last value."""
     for n in (2, 3, 10, 200):
         k = Integer("k", (1, n))
         assert [from_unit(k, i / (n - 1)) for i in range(n)] == list(range(1, n + 1))

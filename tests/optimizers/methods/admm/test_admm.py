@@ -159,7 +159,7 @@ def observed(
     bound: float | None = None,
     options: AdmmOptions = PAPER,
 ) -> PathObservations:
-    """Return what ADMM observes of trials with these losses and bounded sizes."""
+    """Return ADMM's observations of trials with these losses and bounded sizes."""
     query, trials = Query(default_configuration(mixed_space(), ("none", "tree"))), []
     for number, loss in enumerate(losses):
         measured = {"size": sizes[number]} if number < len(sizes) else {}
@@ -394,7 +394,7 @@ def test_evaluations_per_iteration_grow_to_a_bound_and_start_small_in_small_budg
 
 @pytest.mark.parametrize(("variant", "iterations"), [("paper", 6), ("default", 12)])
 def test_every_second_iteration_tunes_a_new_path(variant: str, iterations: int) -> None:
-    """The first path is the best one here."""
+    """In this test, the first path is the best path."""
     optimizer = OfThree(counted_space((3, 4)), 0, UNIT, variant=variant)
     while optimizer._state.iteration < iterations:
         path = (query := optimizer.ask(Budget(trials_left=200))).configuration.path
@@ -422,7 +422,7 @@ def test_untuned_algorithms_start_from_the_values_drawn_by_z_min() -> None:
 
 
 def test_theta_min_weighs_the_loss_against_the_distance() -> None:
-    """A slightly better but distant value loses to a near one."""
+    """A slightly better but distant value loses to a near value."""
     space = one_algorithm(Integer("k", (1, 100), default=20))
     for rho, k in ((10.0, 20), (0.0, 80)):
         optimizer = Admm(space, 0, UNIT, rho=rho)

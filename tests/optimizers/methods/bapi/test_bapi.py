@@ -39,7 +39,7 @@ def test_space_without_epochs_or_iterative_models_is_refused(space, objective, r
 
 @pytest.mark.slow
 def test_winning_curve_is_trained_early_and_in_quanta() -> None:
-    """Fifteen curves start first; better ones are begun later."""
+    """Fifteen curves start first, and better curves start later."""
     optimizer = bapi(epochs=50, n_first=15, epsilon=0.0)
     own = dict[Configuration, None]()
 

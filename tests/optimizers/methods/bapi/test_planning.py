@@ -47,7 +47,7 @@ LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def planning(*pending: Trial, new: Sequence[Configuration]) -> Planning:
-    """Return a plan for five curves of 4 epochs, one second each, and new configurations."""
+    """Return a plan for new configurations and five curves of 4 epochs, a second per epoch."""
     losses = ([10 + 40 * x + 40 / e for e in range(1, 5)] for x in LEVELS)
     trials = (stretch(i, net(LEVELS[i]), y, cost_seconds=4.0) for i, y in enumerate(losses))
     curves = list(curves_from(*trials, *pending).values())
@@ -58,7 +58,7 @@ def planning(*pending: Trial, new: Sequence[Configuration]) -> Planning:
 
 
 def test_running_training_reduces_the_gain_of_similar_configurations() -> None:
-    """A twin of the running configuration promises as much but adds almost nothing."""
+    """A near copy of the running configuration has an equal gain alone, but adds almost no gain."""
     first, twin = net(0.2, 0.9), net(0.2, 0.901)
     alone = planning(new=[first, twin]).improvement(4, 0)[0].gains()
     assert alone[5] == pytest.approx(alone[6], rel=0.01)
@@ -195,7 +195,7 @@ def test_log_rate_matches_the_worked_example_and_unknown_costs_stay_moderate() -
 
 
 def test_rate_with_the_kernel_of_the_paper_matches_the_worked_example() -> None:
-    """If 10 epochs take 5 s, 30 take 15 s without noise, or 2 s at a distance of .6."""
+    """If 10 epochs take 5 s, 30 epochs take 15 s at the same place, and 2 s at a distance of .6."""
     belief = recalled("paper", [1.0, 0.3, 1e-4], {0.0: 0.5})
     assert belief.costs is not None
     mean, deviation = belief.costs.predict(np.array([[0.0], [0.6]]))
@@ -371,7 +371,7 @@ def tell(optimizer: Bapi, number: int, **changes: Any) -> None:
 
 
 def started(optimizer: Bapi, least: float = 0.0) -> Bapi:
-    """Return the method after its initial design and first plan; low levels measure 2."""
+    """Return the method after its first plan; a level below `least` violates the constraint."""
     while True:
         level = float(dict(optimizer.ask(Budget()).configuration["model"].values)["level"])
         if "planned" in (optimizer.memo or {}):
@@ -438,7 +438,7 @@ def test_waiting_configurations_are_not_planned(
 def test_deviation_of_the_predicted_outcome_decides_which_trainings_stop(
     monkeypatch: pytest.MonkeyPatch, deviation: float, are_stopped: bool
 ) -> None:
-    """The observation at the last epoch has a deviation of 1 now."""
+    """The present prediction at the last epoch has a deviation of 1."""
     predict = CurveBelief.predict
 
     def outcome(self: CurveBelief, inputs: Any, epochs: Epochs) -> tuple[Any, Any]:

@@ -133,7 +133,7 @@ def test_first_design_promotes_the_best_half_unless_no_better_than_chance() -> N
 
 
 def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]:
-    """Check that twelve proposals are full evaluations; return those after the random start."""
+    """Check that twelve proposals are full evaluations; return proposals after the random start."""
     optimizer = make_optimizer(method, cube(), 0, ROWS)
     queries = ask_and_tell(optimizer, outcome, 12)
     assert all(query.is_full for query in queries)
@@ -142,7 +142,7 @@ def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]
 
 
 def test_expected_improvement_stays_near_the_best_and_entropy_search_spreads_out():
-    """Losses are those of `GOOD`; the right end costs e^8 times as much as the left."""
+    """The losses are from `GOOD`; the right end costs e^8 times as much as the left end."""
 
     def dear(query: Query) -> Outcome:
         return GOOD(query)[0], float(np.exp(8.0 * position(query)[0]))

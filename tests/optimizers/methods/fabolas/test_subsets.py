@@ -95,7 +95,7 @@ OUTCOMES = (0.0, 1.5, -1.2, 0.8, -0.6, 1.1, -1.4, 0.3, 1.3, -0.9)
 
 
 def skills(errors: Sequence[float]) -> list[float]:
-    """Return the skills for these prediction errors of full evaluations; the first has none."""
+    """Return the skills for these prediction errors of all full evaluations except the first."""
     predictions = {i: Prediction("", OUTCOMES[i] + e, SURE) for i, e in enumerate(errors, start=1)}
     return skills_of(predictions, dict(enumerate(OUTCOMES[: len(errors) + 1])), 1.0)
 

@@ -46,13 +46,13 @@ from prefect_tune.optimizers.space.vectors import CandidateSpace
 
 
 def by_path(optimizer: Flash) -> Callable[[Query], float]:
-    """Return losses that are the number of the path."""
+    """Return losses that equal the number of the path."""
     paths = list(optimizer.space.paths())
     return lambda query: float(paths.index(query.configuration.path)) + 1
 
 
 def test_benchmark_of_the_paper_is_reproduced() -> None:
-    """After thirty D-optimal picks; losses and log seconds are sums over algorithms."""
+    """Losses and log seconds are sums over algorithms; thirty D-optimal picks come first."""
     optimizer = Flash(counted_space(BENCHMARK), 0, Objective(), variant="paper")
     paths, one_hot = list(optimizer.space.paths()), one_hot_paths(BENCHMARK)
     losses = 20 + one_hot @ np.array([((7 * c) % 33) / 4 for c in range(33)])
@@ -101,7 +101,7 @@ def test_pending_path_is_not_proposed_again_even_if_best() -> None:
 
 
 def test_subspace_always_contains_the_path_of_the_incumbent() -> None:
-    """Two steps fit each other, so no sum of effects would select the best path."""
+    """Two algorithms are good only together, so no sum of effects would select the best path."""
     losses = {("a1", "a1"): 1.0, ("a0", "a1"): 60.0, ("a1", "a0"): 60.0, ("a0", "a0"): 20.0}
     for options, is_kept in (({}, True), ({"variant": "paper"}, False)):
         optimizer = Flash(
@@ -361,7 +361,7 @@ def test_cost_of_a_candidate_is_at_least_a_share_of_a_whole_run() -> None:
 
 
 def test_paper_variant_forest_depends_only_on_differences_of_losses() -> None:
-    """With logarithms of losses, a constant added to all of them would change the proposals."""
+    """With logarithms of losses, a constant added to all losses would change the proposals."""
 
     def proposals(added: float) -> list[Query]:
         optimizer = Flash(counted_space((1,), 3), 0, Objective(), variant="paper")
