@@ -111,7 +111,7 @@ def test_server_without_space_counts_as_full_even_if_fsspec_wraps_the_error(abou
 def test_leases_and_session_times_are_renewed_after_an_outage(
     either_store, caplog, monkeypatch, of
 ) -> None:
-    """Their table is renamed meanwhile, so that every use fails."""
+    """The table of leases is renamed during the outage, so that every use fails."""
 
     def noted() -> float:
         column = lease_table.c.expires if of == "leases" else session_table.c.seconds
@@ -142,7 +142,7 @@ def test_leases_and_session_times_are_renewed_after_an_outage(
 
 @pytest.fixture
 def clock(monkeypatch) -> list[float]:
-    """The time of waits, which only pauses advance."""
+    """The clock of waits, which advances only during pauses."""
     now = [1000.0]
     monkeypatch.setattr(waiting, "monotonic", lambda: now[0])
     monkeypatch.setattr(waiting, "sleep", lambda seconds: now.append(now.pop() + seconds))

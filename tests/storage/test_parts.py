@@ -256,7 +256,7 @@ def keep(store: ArtifactStore):
 def test_pickle_without_a_valid_signature_is_never_loaded(
     store, with_key, tmp_path, caplog, key_and_place
 ) -> None:
-    """Others may write into the store and, except in the first case, into its index."""
+    """Other users may write into the store and, except in the first case, into its index."""
     with_key("secret")
     kept = keep(store)
     folder, part = f"cache/{kept.key[:2]}/{kept.key}", kept.parts["estimator"]

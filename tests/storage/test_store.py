@@ -1,4 +1,4 @@
-"""Artifacts from making to loss, records and their users, and opening of stores."""
+"""Artifacts from creation to loss, records and their studies, and opening of stores."""
 
 import errno
 import shutil

@@ -103,7 +103,7 @@ def weights_of(held_out: HeldOut, n: int = 20_000, share: float = 1.0) -> np.nda
 
 
 def enumerated(loss: Callable, n_models: int, draws: list[tuple[int, ...]]) -> np.ndarray:
-    """Return how often each model is the best, with each bootstrap once."""
+    """Return how often each model is the best if each bootstrap counts once."""
     found = np.zeros(n_models)
     for drawn in draws:
         losses = np.array([loss(model, drawn) for model in range(n_models)])

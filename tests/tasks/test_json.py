@@ -33,7 +33,7 @@ SOURCE = Source(
 
 
 def cases() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
-    """Return stored values, and the function that reads each."""
+    """Return stored values, and the function that reads each value."""
     small, text = SPACES["small"], "group_gap(age, bins=20:30:40, metric=auroc)<=0.07"
     problem = Problem(
         "d", "s", "small", small.digest, "auroc", 3, positive=0, algorithms=algorithm_ids(small)

@@ -1,4 +1,4 @@
-"""Modules behind a user's file: which imports are followed, enter keys, and run on workers."""
+"""Modules imported by a user's file: followed imports, keys of steps, and use on workers."""
 
 import json
 import pickle
@@ -72,7 +72,7 @@ def write(folder: Path, **texts: str) -> str:
 
 
 def context(folder: Path, argument: str) -> StudyContext:
-    """Return a study of the test table in a user's space, with all modules behind the file."""
+    """Return a study of the test table in a user's space, with all imported modules."""
     made, (space, code) = context_of(folder), find_space(argument)
     problem = replace(
         made.problem, space=argument, space_digest=space.digest, space_code=code.text,
@@ -86,7 +86,7 @@ def query(made: StudyContext) -> Query:
 
 
 def keys(made: StudyContext) -> dict[str, bool]:
-    """Return by step whether the trial was served."""
+    """Return for each step whether a cached result was used."""
     return {step.step: step.hit for step in evaluate(made, query(made)).steps}
 
 

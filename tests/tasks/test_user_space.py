@@ -1,4 +1,4 @@
-"""A user's own space: its file travels as text, and its steps may change places."""
+"""A user's own space: the file is sent as text, and steps may change places."""
 
 from importlib import import_module
 from pathlib import Path

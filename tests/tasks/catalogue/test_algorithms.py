@@ -1,4 +1,4 @@
-"""Every algorithm of every space: it can be built, runs reproducibly, and its flags are correct."""
+"""Every algorithm of every space can be built, runs reproducibly, and has correct flags."""
 
 import re
 import warnings

@@ -32,7 +32,7 @@ MODELS: dict[str, tuple[Any, type, dict[str, int]]] = {
 
 
 def averages(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
-    """Return a sparse matrix of means of few numbers, of either sign."""
+    """Return a sparse matrix of positive and negative averages of few numbers."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 30)).round(2) / 3
     X[rng.random(X.shape) < 0.8] = 0.0

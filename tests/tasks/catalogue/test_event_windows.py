@@ -1,4 +1,4 @@
-"""Windows, recency, values, levels of codes and static events, against a slow oracle."""
+"""Windows, recency, values, levels of codes and static events, compared with a slow oracle."""
 
 from dataclasses import replace
 from math import ceil, log
@@ -56,7 +56,7 @@ def events_of_rows(X: EventRows) -> list[pd.DataFrame]:
 
 
 def aggregate(events: pd.DataFrame, aggregation: str) -> float:
-    """Return one cell from its events, in order of time."""
+    """Return the value of a cell from its events in order of time."""
     values = events[events["value"].notna()]
     if aggregation in {"has", "count", "recency"}:
         values = events

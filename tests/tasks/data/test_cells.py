@@ -1,4 +1,4 @@
-"""How a cell is read: one kind and value in every file type, alone or among others."""
+"""Cells are read with the same kind and value in every file type and among any other cells."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -59,7 +59,7 @@ def test_exhaustive_search_finds_the_planted_aggregation(family) -> None:
 
 
 def test_event_rates_match_the_paper() -> None:
-    """FLASH, Table 3, training rows; within 5 percent."""
+    """The rates are within 5 percent of the training rows in Table 3 of FLASH."""
     cohort = generate(CohortSpec(n_patients=10_000, rare_cover=0.2, noise_codes=9000))
     is_case = (cohort.labels["label"] == "case").to_numpy()
     events = cohort.events[cohort.events["event_id"] != LEAK]

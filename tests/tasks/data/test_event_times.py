@@ -74,7 +74,7 @@ MIDNIGHTS = tuple(f"{day}T00:00:00" for day in DAYS)
     ],
 )  # fmt: skip
 def test_event_on_the_day_of_the_label_is_not_visible(tmp_path, times, suffix, is_noted) -> None:
-    """Times that are all at midnight are dates, which is noted."""
+    """If all times are at midnight, they count as dates, and a note says so."""
     dataset = read_source(written_log(tmp_path, times, suffix))
     assert [codes_of(dataset.X, row) for row in (0, 1)] == [["before"], ["before"]]
     assert any("midnight" in note for note in dataset.notes) == is_noted

@@ -231,7 +231,7 @@ def omop_labeled(time: str) -> Writer:
 
 
 def with_file(write: Writer, name: str, text: str = "x") -> Writer:
-    """Return a writer of a folder in which one file has another text."""
+    """Return a writer of a folder in which the text of one file is replaced."""
 
     def written(folder: Path) -> Path:
         (write(folder) / name).write_text(text)

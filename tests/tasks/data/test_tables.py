@@ -104,7 +104,7 @@ def test_classes_may_be_of_any_type_with_missing_values(tmp_path, target, classe
 
 
 def without(column: str, n: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """Return a change that removes the first values of a column."""
+    """Return a function that removes the first values of a column."""
     return lambda frame: frame.assign(**{column: frame[column].where(frame.index >= n)})
 
 
@@ -193,7 +193,7 @@ def test_given_test_rows_are_marked_and_read_like_training_rows(tmp_path) -> Non
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_whole_numbers_keep_the_last_digit_and_leading_zeros(tmp_path, suffix) -> None:
-    """As groups, next to missing values, and in frames of other libraries."""
+    """The numbers occur as groups, next to missing values, and in frames of other libraries."""
     big, who = 2**60 + 1, np.arange(150) // 3
     frame = table().assign(patient=2**60 + who, id=pd.array([big, None, big + 1] * 50, "Int64"))
     path = written(frame, tmp_path / f"t.{suffix}")

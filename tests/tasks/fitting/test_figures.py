@@ -204,7 +204,7 @@ LINEAR = LogisticRegression(max_iter=500)
 
 
 def rows() -> tuple[EventRows, np.ndarray]:
-    """Return rows where RAISES makes the class likelier, LOWERS less likely, and ten are noise."""
+    """Return rows with a code that RAISES the chance, a code that LOWERS it, and ten of noise."""
     rng = np.random.default_rng(0)
     has = {code: rng.random(N) < 0.5 for code in ("RAISES//x", "LOWERS: y")}
     has |= {f"NOISE//{k}": rng.random(N) < 0.5 for k in range(10)}

@@ -95,7 +95,7 @@ def share(pipeline, X, y):
 
 
 def test_user_function_may_receive_rows_and_returns_a_number() -> None:
-    """Rows have dates and categories of another type; classes are those of the target."""
+    """The function gets rows with dates and categories, and the values of the target as classes."""
     days = ["2024-04-01", "2024-05-01"] * 30
     frame = pd.DataFrame({"day": days, "sex": ["f", "m"] * 30, "y": [0.5, 1.5] * 30})
     dataset = frame_dataset(Source("", target="y"), frame)

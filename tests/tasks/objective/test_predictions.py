@@ -1,4 +1,4 @@
-"""Predictions of any model, and the trials that bad predictions fail."""
+"""Predictions of any model, and trials that fail because of bad predictions."""
 
 from typing import Any
 

@@ -49,7 +49,7 @@ def next_pid(sandboxes: Sandboxes) -> int:
 
 
 def ended(call: Any) -> CallEnded:
-    """Return how a call without a value ends."""
+    """Return the exception of a call that ends without a value."""
     with pytest.raises(CallEnded) as raised:
         value_of(call)
     return raised.value

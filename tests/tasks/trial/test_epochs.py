@@ -62,7 +62,7 @@ def results(evaluation: Evaluation) -> tuple:
 
 
 def straight(folder: Path, model: str) -> Evaluation:
-    """Return a training at once, in its own store."""
+    """Return a training without interruption, in a separate store."""
     (folder / "straight").mkdir()
     return train(epoch_context(folder / "straight"), model)
 

@@ -1,4 +1,4 @@
-"""Faults of disks, databases and buckets: results equal those without any cache."""
+"""Faults of disks, databases and buckets: results equal the results without any cache."""
 
 import shutil
 from collections.abc import Iterator

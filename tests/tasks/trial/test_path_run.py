@@ -48,7 +48,7 @@ def context(tmp_path) -> StudyContext:
 
 
 def path(context: StudyContext, **changes: Any) -> Query:
-    """Return a query of a path that has all steps but balancing, with some of them changed."""
+    """Return a query of a path that has all steps but balancing, with some steps changed."""
     usual = {"rescale": "standardize", "balance": "none", "preprocess": PCA, "fit_model": TREE}
     return configured(context, **{**usual, **changes})
 

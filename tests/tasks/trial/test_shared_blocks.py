@@ -59,7 +59,7 @@ def histories(patients: Sequence[int]) -> EventRows:
 def fold_of(
     context: StudyContext, X: EventRows, rows: np.ndarray
 ) -> tuple[EventRows, EventRows, SharedBlocks]:
-    """Return some rows and all others, with the shared blocks of one fold."""
+    """Return some rows and all other rows, with the shared blocks of a fold."""
     y = np.arange(len(X), dtype=np.int32) % 2
     digest = Dataset("d", "events", X, y, (False, True)).digest()
     context = replace(context, problem=replace(context.problem, dataset=digest))
