@@ -41,7 +41,7 @@ STARTS = ((subprocess.Popen, "__init__"), (BaseProcess, "start"), (os, "fork"), 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests with services as slow, and put long files first, so that short ones fill up."""
+    """Mark tests with services as slow, and run long files first to keep all workers busy."""
     for item in items:
         if not SERVICES.isdisjoint(item.fixturenames):
             item.add_marker("slow")

@@ -1,4 +1,4 @@
-"""Curves of a model that trains in epochs, `net`, and of one fitted at once, `knn`."""
+"""Curves of `net`, a model trained in epochs, and of `knn`, a model fitted at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,12 +36,12 @@ _NET = algorithm("net", _LEVEL, _RATE)
 
 
 def nets() -> Space:
-    """Return one model with two numbers: the end of its curve, and the speed."""
+    """Return a space of one model with two numbers: the final loss and the speed of its curve."""
     return Space("nets", (Step("model", (_NET,)),))
 
 
 def mixed_nets() -> Space:
-    """Return the same model after a scaler, next to a model fitted at once."""
+    """Return a space of a scaler and two models: the same model, and a model fitted at once."""
     models = _NET, algorithm("knn", _K)
     return Space("mixed nets", (Step("scale", (NONE, UNIT)), Step("model", models)))
 
@@ -69,7 +69,7 @@ def stretch(
     epochs: int | None = None,
     **evaluation: Any,
 ) -> Trial:
-    """Return a finished partial training, with the losses of all epochs or only the last one.
+    """Return a finished partial training, with the losses of all epochs or only of the last epoch.
 
     The number of requested epochs is the number of losses unless given.
     """
@@ -108,7 +108,7 @@ def bapi(space: Space | None = None, epochs: int = T_MAX, **options: Any) -> Bap
 
 
 def power_law(optimizer: Optimizer, query: Query) -> Evaluation:
-    """Return losses that fall to their own level; an epoch takes 1 to 7 seconds."""
+    """Return losses that fall to the level of the configuration; an epoch takes 1 to 7 seconds."""
     values = {name: float(value) for name, value in query.configuration["model"].values}
     is_net, t_max = query.configuration.path[-1] == "net", optimizer.objective.epochs or 1
     epochs, rate = query.epochs or t_max, values.get("rate", 0.5)

@@ -24,7 +24,7 @@ from prefect_tune.tasks.problem import Problem, StudyContext
 
 
 def prepare_study(parameters: Mapping[str, Any], **more: Any) -> PreparedStudy:
-    """Enter a study by the parameters of the flow `tune`."""
+    """Prepare a study with parameters of the flow `tune`."""
     request = StudyRequest.parse(parameters)
     return prepare_run(request, request.open_store(), **more)
 
@@ -114,14 +114,14 @@ def entered(context: StudyContext, name: str, **changes: Any) -> Iterator[Study]
 
 
 def begin(study: Study, query: Query | None = None) -> Trial:
-    """Start the next trial, with that query if given."""
+    """Start the next trial, with the given query if any."""
     if query is not None:
         study.optimizer._propose = lambda *_: query  # type: ignore[method-assign]
     return study.set_trial(study.ask(Budget()).started())
 
 
 def tell(study: Study, came: Evaluation | Failure, query: Query | None = None) -> Trial:
-    """Tell the outcome of the next trial, with that query if given."""
+    """Tell the outcome of the next trial, with the given query if any."""
     trial = begin(study, query)
     told = trial.failed(came) if isinstance(came, Failure) else trial.completed(came)
     study.tell(told)

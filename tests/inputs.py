@@ -87,7 +87,7 @@ def event_rows(
 
 
 def codes_of(rows: EventRows, row: int) -> list[str]:
-    """Return the codes that a row may see."""
+    """Return the codes of events before the prediction time of a row."""
     return list(rows.events["code"][rows.start[row] : rows.stop[row]])
 
 

@@ -11,12 +11,12 @@ from prefect.states import Completed, Running
 
 @flow
 def study() -> None:
-    """A flow of which only runs are needed."""
+    """A flow that tests never call; only its runs are needed."""
 
 
 @task
 def step() -> None:
-    """A task of which only runs are needed."""
+    """A task that tests never call; only its runs are needed."""
 
 
 class OpenRuns:

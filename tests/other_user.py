@@ -14,10 +14,10 @@ if os.getuid() == 0:
 
 
 def run_as_other_user(imports: str, body: str, *arguments: object) -> str:
-    """Return the output of a program whose body runs as another user, or as this one if not root.
+    """Return the output of a program whose body runs as another user, or as this user if not root.
 
     Args:
-        imports: Run first, as ourselves: others may not be able to read the interpreter's files.
+        imports: Run first, as this user, because other users may not read the interpreter's files.
         body: Run as the other user; `sys.argv[1:]` are the arguments.
         arguments: Arguments of the program.
     """

@@ -57,7 +57,7 @@ class Gate:
         (self._folder / "open").touch()
 
     def arrived(self, n: int = 1, *, without: Sequence[int] = (), ended: Any = bool) -> list[int]:
-        """Return `n` sandboxes at the gate besides known ones; fail if `ended()` is true first."""
+        """Return `n` new sandboxes at the gate; fail if `ended()` becomes true before."""
         with suppress(AssertionError):  # a timeout is reported below
             wait_for(lambda: len(self._at(without)) >= n or ended())
         at = self._at(without)
@@ -147,7 +147,7 @@ def family() -> set[int]:
 
 
 def listening(pids: Sequence[int] = ()) -> set[int]:
-    """Return ports on which this process and others listen."""
+    """Return the ports on which this process and the given processes listen."""
     processes = [psutil.Process(pid) for pid in (os.getpid(), *pids)]
     return {
         c.laddr.port for p in processes for c in p.net_connections("tcp") if c.status == "LISTEN"

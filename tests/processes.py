@@ -128,7 +128,7 @@ def stop_server(home: Path) -> None:
 
 
 def kill(pid: int) -> None:
-    """Kill without mercy."""
+    """Kill a process with SIGKILL."""
     os.kill(pid, signal.SIGKILL)
 
 

@@ -25,7 +25,7 @@ class Served:
     @classmethod
     @contextmanager
     def at(cls, server: str | None, home: Path) -> Iterator["Served"]:
-        """Serve deployments on a server, by default that of the home, until a test stops them."""
+        """Serve deployments until a test stops them, by default on the server of the home."""
         process = subprocess.Popen(
             [*COMMAND, "serve"],
             env={**environment(home, server), "PREFECT_RUNNER_POLL_FREQUENCY": "1"},

@@ -44,7 +44,7 @@ def share_of(query: Query, objective: Objective) -> float:
 
 
 def share_to_do(query: Query, optimizer: Optimizer) -> float:
-    """Return the remaining share of a full evaluation; another subset is another training."""
+    """Return the remaining share of a full evaluation; training on another subset starts anew."""
     share = share_of(query, optimizer.objective)
     before = [
         share_of(t.query, optimizer.objective)

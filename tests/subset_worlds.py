@@ -1,6 +1,7 @@
 """Problems of numbers in [0, 1] whose losses and seconds depend on the rows.
 
-For the good twin, subsets show which configurations are good on all rows; for the bad one, not.
+In the good twin, subsets show which configurations are good on all rows; in the bad twin, small
+subsets are useless.
 """
 
 import math
@@ -52,7 +53,7 @@ class Twin:
 
     Attributes:
         is_good: Whether subsets are informative.
-        drop: Cost on all rows, as a multiple of the cost on the fewest.
+        drop: Cost on all rows, as a multiple of the cost on the fewest rows.
     """
 
     is_good: bool = True

@@ -1,4 +1,4 @@
-"""Small exact spaces of paths, planted losses, and trials."""
+"""Small spaces with known paths, planted losses, and trials."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
@@ -94,10 +94,10 @@ def ordered_space(n: int = 3) -> Space:
 
 
 def ignoring_space() -> Space:
-    """Return a space where a tree ignores all earlier steps, and Bayes one; only these may be idle.
+    """Return a space where a tree ignores all earlier steps, and Bayes ignores scaling.
 
-    Of 3 x 3 x 2 x 3 = 54 paths 13 are canonical: 1 of the tree, 2 x 2 of Bayes, and of the support
-    vector machine 2 x 3 without selection and 2 with selection.
+    Of 3 x 3 x 2 x 3 = 54 paths, 13 are canonical: 1 path of the tree, 2 x 2 paths of Bayes, and
+    2 x 3 paths of the support vector machine without selection and 2 paths with selection.
     """
     left_out = Algorithm(id="none", only_ignored=True)
     models = (
@@ -131,7 +131,7 @@ def finite_space() -> Space:
 
 
 def sparse_space() -> Space:
-    """Return a step with sparse output, one that may densify, and a model of dense data."""
+    """Return a step with sparse output, a step that may densify, and a model of dense data."""
     dense = algorithm("dense", flags=Flags(output="dense"))
     picky = algorithm("picky", flags=Flags(accepts_sparse=False))
     return Space(
@@ -145,7 +145,7 @@ def sparse_space() -> Space:
 
 
 def counted_space(counts: tuple[int, ...], n_hyperparameters: int = 1) -> Space:
-    """Return a space with these numbers of algorithms per step and numbers per algorithm."""
+    """Return a space with given numbers of algorithms per step and hyperparameters per algorithm."""
 
     def of(j: int) -> Algorithm:
         numbers = (Float(f"h{i}", (0.0, 1.0), default=0.5) for i in range(n_hyperparameters))
@@ -187,7 +187,7 @@ def events_space(*more: Algorithm) -> Space:
 
 
 def planted(family: str, kind: str) -> Callable[[Query], float]:
-    """Return losses that one aggregation lowers by 6 for one model family, and raises for others.
+    """Return losses that one aggregation lowers by 6 for one model family, and raises for the rest.
 
     The family is worse by 2 with any other aggregation, so it seems not worth trying.
     """
@@ -223,7 +223,7 @@ def evaluation(loss: float, cost_seconds: float = 1.0) -> Evaluation:
 
 
 def told(number: int, query: Query, loss: float | None, seconds: float = 1.0) -> Trial:
-    """Return an ended trial, failed without a loss, which took half of the time."""
+    """Return an ended trial; without a loss, the trial failed after half of the seconds."""
     started = Trial(number, query).started()
     if loss is None:
         return started.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=seconds / 2))
@@ -233,7 +233,7 @@ def told(number: int, query: Query, loss: float | None, seconds: float = 1.0) ->
 def run_steps(
     queries: Iterable[Query], seconds: Mapping[str, float], *, is_cached: bool = True
 ) -> History:
-    """Return a history of one-fold queries, by seconds of steps and an unlimited cache."""
+    """Return a history of one-fold queries with given seconds of steps and an unlimited cache."""
     history, seen = History(), set[str]()
     for number, query in enumerate(queries):
         costs, key = [], ""
@@ -262,7 +262,7 @@ def ask_and_tell(
     n_all: int | None = None,
     **budget: Any,
 ) -> list[Query]:
-    """Ask and tell one by one, of `n_all` trials; an outcome is a loss, or a loss and seconds."""
+    """Ask and tell one by one, up to `n_all` trials; an outcome may include seconds."""
     queries = []
     for k in range(n):
         left = {} if n_all is None else {"trials_left": n_all - k}

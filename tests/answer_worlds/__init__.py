@@ -1,1 +1,1 @@
-"""Models with odd answers, and losses that depend on none of our code."""
+"""Models with unusual predictions, and losses computed without code of the product."""

@@ -1,7 +1,7 @@
-"""Classifiers and regressors whose answers differ from those of scikit-learn.
+"""Classifiers and regressors that return predictions in unusual forms.
 
-All of them are a plain logistic or linear regression inside. The text of this file is also the
-text of a user's space: `space_text` adds a space with one of the models.
+Each model wraps a plain logistic or linear regression. The text of this file is also the text of a
+user's space: `space_text` adds a space with one of the models.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 
 class Plain(ClassifierMixin, BaseEstimator):
-    """The classifier that all others should equal."""
+    """Reference classifier, which all other classifiers should equal."""
 
     def fit(self, X, y):
         self.inner_ = LogisticRegression().fit(X, y)
@@ -27,7 +27,7 @@ class Plain(ClassifierMixin, BaseEstimator):
 
 
 class Number(RegressorMixin, BaseEstimator):
-    """The regressor that all others should equal."""
+    """Reference regressor, which all other regressors should equal."""
 
     def fit(self, X, y):
         self.inner_ = LinearRegression().fit(X, y)
@@ -50,7 +50,7 @@ class ReversedClasses(Plain):
 
 
 def odd(name, base=Plain, **changes):
-    """Make a model that changes the results of some methods of another one."""
+    """Derive a model from another model by changing the results of some methods."""
 
     def changed(method, change):
         return lambda self, X: change(getattr(super(made, self), method)(X))
@@ -60,7 +60,7 @@ def odd(name, base=Plain, **changes):
 
 
 def put(value, at, dtype=None):
-    """Return a change of the value at a position."""
+    """Return a function that replaces the value at a position."""
 
     def changed(answer):
         answer = np.array(answer, dtype)
@@ -81,7 +81,7 @@ NumberNan = odd("NumberNan", Number, predict=put(np.nan, 2))
 
 
 def space_text(model, target="classification"):
-    """Return the text of a user's file with a space of one of these models."""
+    """Return the text of a user's file that defines a space with a model of this file."""
     return Path(__file__).read_text() + (
         "\n\nfrom prefect_tune import Algorithm, Space, Step\n"
         "from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE\n"

@@ -1,4 +1,4 @@
-"""Studies of one model with odd answers."""
+"""Studies of a single model with unusual predictions."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ LABELS = {2: np.array([False, True]), 3: np.array(["hi", "lo", "mid"])}
 
 
 def own_context(folder, model: str, n_classes: int, metric: str):
-    """Return a study of one of `hostile_models`, on 120 rows with classes, or numbers if 0."""
+    """Return a study of a hostile model on 120 rows; with `n_classes=0`, the target is numeric."""
     rng = np.random.default_rng(n_classes)
     X = np.abs(rng.normal(size=(120, 4)))
     y = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(0, 0.3, 120)

@@ -1,1 +1,1 @@
-"""Finished studies made without servers, and programs run as their readers would."""
+"""Finished studies made without servers, and programs run as users run them."""

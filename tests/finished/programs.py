@@ -1,4 +1,4 @@
-"""Use printed code as its reader would, and run scripts without prefect-tune."""
+"""Run printed code as users do, and run scripts without prefect-tune."""
 
 import subprocess
 import sys

@@ -54,7 +54,7 @@ class Damaged:
 
 
 def damaged() -> st.SearchStrategy[Damaged]:
-    """Return inputs with some damage each."""
+    """Return inputs, each with some damage."""
     options = {
         "categorical": st.sampled_from((["a"], ["count"], ["color"])),
         "group": st.sampled_from(("count", "color")),

@@ -26,7 +26,7 @@ REFUSALS = (BadInput, UnknownName, StoreRefused)
 
 @dataclass
 class Ground:
-    """A folder with a table, an event log with labels, and room for files of the cases.
+    """A folder with a table, an event log with labels, and space for files of the cases.
 
     Attributes:
         folder: The folder, which is the working folder during the cases.
@@ -39,7 +39,7 @@ class Ground:
     @classmethod
     @contextmanager
     def entered(cls) -> Iterator["Ground"]:
-        """Make a folder and work in it; it contains the home of the user, too."""
+        """Make a folder that contains the home of the user, and work in the folder."""
         before, home = Path.cwd(), os.environ.get("HOME")
         with TemporaryDirectory() as name:
             ground = cls(Path(name).resolve())
@@ -91,7 +91,7 @@ class Ground:
         return self._shared
 
     def renew_home(self) -> None:
-        """Give the next cases another copy, because this one has changed."""
+        """Give the next cases a fresh copy, because the present copy has changed."""
         shutil.rmtree(self.shared_home().home)
         self._shared = None
 
@@ -105,7 +105,7 @@ def check_message(message: str) -> None:
 
 @contextmanager
 def leaves_nothing(store: Path) -> Iterator[None]:
-    """Accept a refusal in the body if it leaves no study and no file in the store."""
+    """Check that a refusal in the body leaves no study and no file in the store."""
     try:
         yield
     except REFUSALS as error:

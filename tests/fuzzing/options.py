@@ -59,7 +59,7 @@ _USUAL: Mapping[str, tuple[Any, ...]] = {
 
 @st.composite
 def parameters(draw: st.DrawFn) -> dict[str, Any]:
-    """Return parameters of the flow, of which some are usual and some are any JSON."""
+    """Return parameters of the flow: some usual values, and some arbitrary JSON."""
     names = draw(st.lists(st.sampled_from(sorted(_DEFAULTS)), max_size=5, unique=True))
     given: dict[str, Any] = {"data": "table.csv", "target": "target", "space": "small"}
     for name in names:

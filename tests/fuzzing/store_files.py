@@ -59,9 +59,9 @@ class DamagedStore:
     """Damage to files and rows of a store, and commands that read it afterwards.
 
     Attributes:
-        files: Operations, each on a file of the store by its position.
+        files: Operations, each with the position of a file in the store.
         rows: Cells of the database, each with a replacement.
-        looks: Commands.
+        looks: Commands that read the store.
     """
 
     files: list[tuple[str, int, float]]
@@ -71,7 +71,7 @@ class DamagedStore:
 
 @st.composite
 def damaged_stores(draw: st.DrawFn) -> DamagedStore:
-    """Return stores with one or two damages."""
+    """Return stores with one or two damaged files or rows."""
     some = st.integers(0, 10**6)
     files = st.tuples(st.sampled_from(sorted(_FILES)), some, st.floats(0, 1))
     rows = st.tuples(st.sampled_from(_DOCUMENTS), some, documents() | st.just(_NO_JSON))

@@ -28,7 +28,7 @@ _PLAIN = st.characters(codec="utf-8", exclude_characters="/~\0")
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Return strings that have a meaning to some reader, or to none."""
+    """Return strings that have a special meaning to some parser, and meaningless strings."""
     return st.sampled_from(_TEXTS) | st.text(_PLAIN, max_size=12)
 
 

@@ -42,7 +42,7 @@ def test_workflows_are_valid_and_have_timeouts(schema) -> None:
 
 
 def test_workflows_and_hooks_run_documented_commands() -> None:
-    """All commands are scripts of the repository, except those that only runners need."""
+    """All commands are scripts of the repository, except commands that only runners need."""
     ran = [command for job in jobs() for command in commands(job)]
     others = [c for c in ran if c not in OTHERS and "GITHUB_REF_NAME" not in c]
     assert {"tests/run", "tests/run all", "tests/run quick"} <= set(others)
