@@ -89,7 +89,7 @@ class Run:
         losses = [table.losses[row, :epochs].min() for row, epochs in pairs]
         return float(min(losses, default=table.losses.max()))
 
-    def test_of_chosen(self, share: float, table: Table) -> float:
+    def incumbent_test_loss(self, share: float, table: Table) -> float:
         """Return the test loss of the incumbent; at first, the largest of the table."""
         n = self.n_told(share)
         named = self.chosen[n - 1] if n else None
@@ -151,7 +151,7 @@ class Figures:
         asks = np.mean([sum(r.asks) for r in runs])
         return cls(
             np.array([[r.least_validated(share, table) - best for share in AT] for r in runs]),
-            np.array([[r.test_of_chosen(share, table) for share in AT] for r in runs]),
+            np.array([[r.incumbent_test_loss(share, table) for share in AT] for r in runs]),
             f"{n_begun:.0f}, {n_epochs:.0f}, {asks:.2f} / {runs[0].total:.1f}",
         )
 

@@ -90,7 +90,7 @@ class Scene:
         *(pytest.param(n, marks=pytest.mark.full) for n in (signal.SIGINT, signal.SIGHUP)),
     ],
 )
-def test_signal_ends_the_study_and_all_its_processes(scene, number) -> None:
+def test_signal_ends_the_study_and_all_processes(scene, number) -> None:
     """A signal from a terminal reaches all processes of the terminal session at once."""
     with started(*scene.command(), home=scene.home) as process:
         family, session = scene.family(process.pid), os.getsid(process.pid)

@@ -272,7 +272,7 @@ def test_shipped_automations_are_valid_for_prefect() -> None:
     assert events == {"prefect-tune.champion-changed", "prefect-tune.study-failed"}
 
 
-def test_deployment_parameters_match_their_flows() -> None:
+def test_parameters_of_deployments_match_the_flows() -> None:
     for flow, deployment in declared_deployments():
         assert flow.name == deployment["entrypoint"].partition(":")[2]
         for schedule in deployment["schedules"]:

@@ -76,7 +76,7 @@ def test_configured_server_is_used_unchanged(server, own_home) -> None:
         (".env", "OTHER=1\n", False),
     ],
 )
-def test_private_server_starts_early_unless_a_file_may_name_a_server(
+def test_private_server_starts_early_unless_a_settings_file_may_name_a_server(
     tmp_path, monkeypatch, file, text, may_be
 ) -> None:
     for name in ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH"):
@@ -114,7 +114,7 @@ def elsewhere() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_server_is_shared_without_a_proxy_and_stopped_by_its_last_user(
+def test_server_is_shared_without_a_proxy_and_stopped_by_the_last_user(
     no_address, monkeypatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
@@ -303,7 +303,7 @@ def test_pages_of_other_origins_cannot_read_the_server(server) -> None:
 
 
 @pytest.mark.full
-def test_owner_can_use_the_server_from_another_shell_as_printed(tmp_path) -> None:
+def test_printed_commands_let_the_owner_use_the_server_in_another_shell(tmp_path) -> None:
     home, data = tmp_path / "home", write_table(tmp_path)
     command = ("run", data, *QUICK_OPTIONS, "--target", "target", "--trials", 1, "--workers", 1)
     done = run(*command, "--study", "s", "--keep-server", home=home)

@@ -11,7 +11,7 @@ from source_tree import ROOT
 import prefect_tune
 
 
-def test_readme_is_short_and_quotes_its_chart() -> None:
+def test_readme_is_short_and_quotes_the_figures_of_the_chart() -> None:
     readme = DOCUMENTS[0].text
     assert readme.count("\n") < 150
     chart = (DOCS / "pages" / "pictures" / "benchmark.svg").read_text()

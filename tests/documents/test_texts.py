@@ -44,7 +44,7 @@ def leads_somewhere(document: Document, link: str) -> bool:
 
 
 @pytest.mark.parametrize("document", EVERY)
-def test_commands_options_benchmarks_and_links_of_a_page_exist(document: Document) -> None:
+def test_commands_options_benchmarks_and_links_on_a_page_exist(document: Document) -> None:
     text = re.sub(r"<!-- integrate:.*?-->[^\n]*", "", document.text)
     assert set(re.findall(r"`prefect-tune (\w+)", text)) <= set(main.commands)
     options = set(re.findall(r"(?<![\w-])--([a-z][a-z-]*)", re.sub(r"<!--.*?-->", "", text)))
@@ -66,7 +66,7 @@ def test_contributing_guide_names_only_existing_files_and_folders() -> None:
     assert [path for path in named if not (ROOT / path.replace("NAME", "flash")).exists()] == []
 
 
-def test_options_of_methods_match_their_declarations() -> None:
+def test_option_tables_match_the_declarations_of_methods() -> None:
     """`tests/documents/option_tables.py` rewrites the tables."""
     written = {m: table for page in PAGES.glob("*.md") for m, table in tables(page).items()}
     assert written == {m: option_table(m) for m in METHODS if (PAGES / f"{m}.md").exists()}

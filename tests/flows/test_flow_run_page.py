@@ -116,7 +116,7 @@ def test_missing_server_is_reported_once(page, heard, silent_server) -> None:
     assert "Prefect server" in note
 
 
-def test_summary_shows_strings_of_users_literally() -> None:
+def test_summary_shows_user_strings_literally() -> None:
     hostile = "<img src=x> [a](javascript:b) https://evil.example ```` ~~~ \u202e"
     view = study_view(no_model=hostile, study="a`b", data=hostile)
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(summary(view))

@@ -156,7 +156,7 @@ def test_replay_applies_each_kind_of_event() -> None:
 
 
 @pytest.mark.parametrize("method", ["random", "flash"])
-def test_known_configurations_are_proposed_first_and_learned_from(method) -> None:
+def test_known_configurations_are_proposed_first_and_never_repeated(method) -> None:
     rng, optimizer = np.random.default_rng(7), make_optimizer(method, SPACE, 0, OBJECTIVE)
     known = [sample_configuration(SPACE, rng) for _ in range(4)]
     optimizer.begin_with([*known, known[0]])

@@ -84,7 +84,7 @@ def test_models_learn_from_older_trials(case: Case) -> None:
     assert asked_by(learns, 30)[14:] != asked_by(repeats, 30)[14:]
 
 
-def test_weight_of_pairs_on_a_line_follows_from_their_spread() -> None:
+def test_weight_of_a_prior_follows_from_the_spread_of_loss_pairs_around_a_line() -> None:
     x = np.array([0.0, 10.0, 20.0, 30.0, 40.0])
     y = x + np.array([3.0, -3.0, 0.0, -3.0, 3.0])
     transfer = Transfer.of(list(zip(x, y, strict=True)), x)
@@ -141,7 +141,7 @@ def test_prior_survives_json_and_skips_trials_outside_the_space() -> None:
     assert inside.n_skipped == 2
 
 
-def test_every_method_reports_its_prior_and_drops_a_misleading_prior() -> None:
+def test_every_method_reports_the_prior_and_drops_a_misleading_prior() -> None:
     for prior, is_dropped in ((PRIOR, False), (reversed_losses(PRIOR), True)):
         optimizer = ALL["random"].make(SPACE)
         optimizer.begin_after(prior)

@@ -111,7 +111,7 @@ def test_clearly_worse_configurations_stop_and_survivors_are_told_once() -> None
 
 
 @pytest.mark.parametrize(("loss", "leads"), [(16.5, False), (15.5, True)])
-def test_trial_leads_if_its_first_fold_beats_every_fold_of_the_best(loss, leads) -> None:
+def test_trial_leads_if_the_first_fold_beats_every_fold_of_the_best_trial(loss, leads) -> None:
     """The best trial has 16, 20 and 24; no other trial has run all folds."""
     optimizer = with_incumbent()
     full = optimizer.incumbent
@@ -157,7 +157,7 @@ def first(loss: float) -> Evaluation:
     return Evaluation(loss, (loss,))
 
 
-def test_margin_is_the_deviation_of_a_difference_on_one_fold() -> None:
+def test_margin_is_the_deviation_of_a_loss_difference_on_a_single_fold() -> None:
     spread = ((1 + 0 + 4) / 3) ** 0.5
     assert margin(INCUMBENT, THREE) == pytest.approx(spread * (2 / 3) ** 0.5)
     assert margin(INCUMBENT, THREE) == pytest.approx(1.054, abs=1e-3)
@@ -185,7 +185,7 @@ def test_margin_on_a_subset_is_the_error_of_earlier_subsets() -> None:
     assert is_behind_on_part(80.0, alone, [(1.0, 1.0)] * 3)
 
 
-def test_estimate_is_paired_on_the_first_fold_and_stays_in_bounds() -> None:
+def test_estimated_loss_is_paired_on_the_first_fold_and_stays_in_bounds() -> None:
     first = Evaluation(27.0, (27.0,), 1.5, 1.5, constraints={"latency_us": 7.0})
     told = estimated(first, INCUMBENT, Objective(), 11.0)
     assert told.loss == pytest.approx(20.0 + (27.0 - 16.0))  # and not the 27 that were seen

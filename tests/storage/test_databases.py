@@ -40,7 +40,7 @@ from prefect_tune.storage.schema import (
 )
 
 
-def test_unreferenced_database_closes_its_connections(tmp_path) -> None:
+def test_unreferenced_database_closes_all_connections(tmp_path) -> None:
     database = Database(f"sqlite:///{tmp_path}/index.sqlite")
     with database.read() as connection:
         raw = connection.connection.driver_connection

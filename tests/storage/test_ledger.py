@@ -42,7 +42,7 @@ def trial(number: int, state: str = "waiting") -> dict:
     return {"number": number, "state": state}
 
 
-def test_events_are_returned_in_order_with_the_state_of_their_trials(ledger, monkeypatch) -> None:
+def test_events_are_returned_in_order_with_the_states_of_trials(ledger, monkeypatch) -> None:
     assert not ledger.create_study("s", {}, {})  # it is entered once
     stored = ledger.study("s")
     assert (stored.problem, stored.settings) == ({"metric": "error"}, {"trials": 3})

@@ -108,7 +108,7 @@ def test_known_password_is_masked_outside_urls() -> None:
     assert not list(passwords_in("postgresql://me:abc@host/db"))  # too many words would go
 
 
-def test_signature_is_restored_only_in_the_process_that_masked_it(monkeypatch) -> None:
+def test_signature_is_restored_only_in_the_process_that_masked_the_signature(monkeypatch) -> None:
     url, shown = "https://b.example/t.csv?v=1&sig=hidden", "https://b.example/t.csv?v=1&sig=***"
     assert without_signature(url) == shown
     assert with_signature(shown) == url

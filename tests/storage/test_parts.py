@@ -83,7 +83,7 @@ def again(value):
     return decode(encoded.codec, encoded.data)
 
 
-def test_document_is_stored_as_json_unless_json_would_change_it() -> None:
+def test_document_is_stored_as_json_unless_json_would_change_the_document() -> None:
     document = {"a": [1, 2.5, None, True], "b": {"c": "é"}}
     encoded = encode(document)
     assert encoded.codec == "json"

@@ -261,7 +261,7 @@ def mode_of(folder: Path) -> int:
     return stat.S_IMODE(folder.stat().st_mode)
 
 
-def test_new_store_and_its_index_are_closed_to_other_users(tmp_path: Path) -> None:
+def test_new_store_and_index_are_closed_to_other_users(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "store"
     for address in (
         StoreAddress(str(folder)),

@@ -71,7 +71,7 @@ def test_useless_greedy_selection_ends_with_the_best_model_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["greedy", "agnostic"])
-def test_members_respect_the_time_limit(kind) -> None:
+def test_chosen_members_can_be_fitted_within_the_time_limit(kind) -> None:
     held_out = voters()
     seconds = np.random.default_rng(1).uniform(0.5, 2.0, len(held_out))
     choice = chosen(kind, held_out, FitLimit(seconds, 4.0))
@@ -201,7 +201,7 @@ def test_best_kind_of_ensemble_is_chosen() -> None:
     assert best_kind(estimated(held_out_of(y, alike, "r2", fold=fold), size=2)) == "agnostic"
 
 
-def test_simplest_kind_wins_ties() -> None:
+def test_simplest_kind_of_ensemble_wins_ties() -> None:
     assert best_kind({"single": 0.3, "greedy": 0.1 + 0.2, "agnostic": 0.3}) == "single"
     assert best_kind({"single": 0.1 + 0.2, "greedy": 0.3, "agnostic": 0.3}) == "single"
 

@@ -269,7 +269,7 @@ def test_values_and_helpers_of_scikit_learn_are_written_as_code(estimator) -> No
     assert found == expected, text
 
 
-def test_value_without_code_is_refused_by_name() -> None:
+def test_error_names_a_value_that_cannot_be_written_as_code() -> None:
     with pytest.raises(BadInput, match="object object"):
         code(SVC(C=object()))
     with pytest.raises(BadInput, match="lambda"):

@@ -176,7 +176,7 @@ def test_champion_reads_new_rows_by_the_schema_of_the_training_rows(series: Seri
         ((False, True), ("FALSE", "TRUE"), [[0.2, 0.8], [1, 0]]),
     ],
 )
-def test_classes_are_matched_by_their_text(learned, classes, expected) -> None:
+def test_classes_are_matched_by_text(learned, classes, expected) -> None:
     score = np.array([[0.2, 0.8, 0], [1.0, 0.0, 0]])[:, : len(learned)]
     found = matched(Predictions(score.argmax(axis=1), score), learned, classes)
     assert found.score == pytest.approx(np.array(expected))

@@ -87,7 +87,7 @@ class Fault:
         return _sources(ROOT / self.room)[self.file].replace(self.right, self.wrong)
 
     @property
-    def test_paths(self) -> list[Path]:
+    def paths_of_tests(self) -> list[Path]:
         """The tests, relative to the top of the tree.
 
         Raises:
@@ -101,7 +101,7 @@ class Fault:
     @cached_property
     def key(self) -> str:
         """Digest of the file with the fault and of its tests."""
-        paths = [ROOT / path for path in self.test_paths]
+        paths = [ROOT / path for path in self.paths_of_tests]
         files = [file for path in paths for file in (sorted(path.rglob("*.py")) or [path])]
         texts = [self.planted, *(file.read_text() for file in files), self.chosen]
         return sha256("".join(texts).encode()).hexdigest()
@@ -151,7 +151,7 @@ def failing_test(copy: Path, fault: Fault) -> str:
         if known.exists() and (failed := first_failure(copy, [name], may_be_gone=True)):
             return failed
     options = ("-k", fault.chosen) if fault.chosen else ()
-    return first_failure(copy, [*options, *map(str, fault.test_paths)])
+    return first_failure(copy, [*options, *map(str, fault.paths_of_tests)])
 
 
 def first_failure(
@@ -209,7 +209,7 @@ def check_without_faults(faults: list[Fault], free: "Queue[Path]") -> None:
     """Exit if a test that must notice a fault fails before anything is planted."""
     alike: dict[tuple[str, str], dict[str, None]] = {}
     for fault in faults:
-        paths = dict.fromkeys(map(str, fault.test_paths))
+        paths = dict.fromkeys(map(str, fault.paths_of_tests))
         alike.setdefault((fault.room, fault.chosen), {}).update(paths)
     copy = free.get()
     for (_, chosen), paths in alike.items():

@@ -154,7 +154,7 @@ def test_bash_completes_names_of_studies(home) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", ["zsh", pytest.param("fish", marks=pytest.mark.full)])
-def test_other_shells_complete_methods_with_their_purpose(home, shell) -> None:
+def test_completion_in_other_shells_shows_the_purpose_of_methods(home, shell) -> None:
     script = CommandLine(home)("completion", shell).stdout
     variable = f"_PREFECT_TUNE_COMPLETE={shell}_complete"
     assert variable in script
@@ -248,7 +248,7 @@ def test_completion_imports_nothing_heavy() -> None:
     assert printed.endswith("[]\n")
 
 
-def test_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:
+def test_cohort_command_writes_a_new_folder_and_replaces_no_folder(run, tmp_path) -> None:
     out = tmp_path / "new" / "meds"
     name = "demo?n_patients=60&noise_codes=0"
     written = run.json("cohort", name, "--out", out)

@@ -97,7 +97,7 @@ def test_cached_steps_are_listed_filtered_and_counted(ended) -> None:
     assert ended.run.json("artifacts", "stats")["count"] == len(rows)
 
 
-def test_damaged_store_is_repaired_and_pruning_leaves_records(changed) -> None:
+def test_damaged_store_is_repaired_and_pruning_keeps_records(changed) -> None:
     part = next((changed.home / "store" / "cache").rglob("train.parquet"))
     part.write_bytes(part.read_bytes()[:-1])
     found = changed("artifacts", "verify", "--json")
@@ -114,7 +114,7 @@ def test_damaged_store_is_repaired_and_pruning_leaves_records(changed) -> None:
     assert changed.json("artifacts", "stats")["records_bytes"] == stats["records_bytes"]
 
 
-def test_damaged_study_is_named_and_the_others_are_listed(changed) -> None:
+def test_damaged_study_is_reported_and_all_sound_studies_are_listed(changed) -> None:
     index = changed.home / "store" / "index.sqlite"
     with closing(sqlite3.connect(index)) as connection, connection:
         connection.execute(
@@ -282,7 +282,7 @@ def test_predictions_and_model_are_written_to_files(ended, tmp_path) -> None:
     assert (ended.load().model().predict(fresh) == predictions["prediction"]).all()
 
 
-def test_study_without_a_model_exports_nothing(ended, tmp_path, check_fields) -> None:
+def test_study_without_a_model_cannot_be_exported(ended, tmp_path, check_fields) -> None:
     told = ended.run.json("export", "s", tmp_path / "m.pkl", "--no-card")
     assert (told["rows_checked"], told["card"]) == (30, None)
     check_fields({"export s": told}, "export", depth=2)

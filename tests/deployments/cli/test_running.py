@@ -152,7 +152,7 @@ def test_error_becomes_a_message_and_an_exit_code(error, code, said, capsys) -> 
     assert capsys.readouterr().err.startswith(said)
 
 
-def test_unexpected_error_keeps_its_traceback() -> None:
+def test_unexpected_error_shows_the_traceback() -> None:
     with pytest.raises(ZeroDivisionError), reported_errors():
         raise ZeroDivisionError
 

@@ -56,7 +56,7 @@ def test_search_learns_from_numbers_categories_and_missing_values(fitted, home) 
     assert run_json("show", "fitted", home=home)["n_trials"] == 4
 
 
-def test_best_estimator_is_the_exported_model_and_pickles(fitted) -> None:
+def test_best_estimator_is_the_exported_model_and_can_be_pickled(fitted) -> None:
     X, _ = rows(20, seed=5)
     exported = load_study(fitted.study_name_).model()
     for model in (exported, fitted.best_estimator_, pickle.loads(pickle.dumps(fitted))):

@@ -146,7 +146,7 @@ def test_impossible_comparison_is_refused_before_any_study_is_created(
     assert names(compared(**TWO)) == ["c-0-random", "c-0-tpe"]
 
 
-def test_methods_are_distinguished_by_their_options() -> None:
+def test_equal_methods_with_different_options_are_distinguished() -> None:
     one, other = parse_methods('flash, flash:variant="paper":r=5:keep=0.1')
     assert (one.method, other.method, one.options) == ("flash", "flash", {})
     assert other.options == {"variant": "paper", "r": 5, "keep": 0.1}

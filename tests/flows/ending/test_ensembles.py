@@ -60,7 +60,9 @@ def weights_of(chosen: ChosenEnsemble) -> dict[int, float]:
     return {trial.number: weight for trial, weight in chosen.members}
 
 
-def test_agnostic_ensemble_weights_trials_by_how_often_they_are_best(study, monkeypatch) -> None:
+def test_agnostic_ensemble_weights_trials_by_the_frequency_of_being_best(
+    study, monkeypatch
+) -> None:
     chosen = chosen_of(study, "agnostic", 2)  # the size is of greedy selection
     weights, complete = weights_of(chosen), study.optimizer.history.complete
     assert (chosen.kind, len(chosen.losses)) == ("agnostic", 1)

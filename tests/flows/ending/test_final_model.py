@@ -201,7 +201,7 @@ def test_next_best_trial_replaces_a_trial_that_cannot_be_fitted_in_time(ending) 
     assert ending.members == (WeightedTrial(BEST, 1.0),)
 
 
-def test_model_survives_an_error_during_scoring(ending) -> None:
+def test_model_is_kept_after_an_error_during_scoring(ending) -> None:
     def fail(error: BaseException) -> None:
         raise error
 

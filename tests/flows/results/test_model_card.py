@@ -132,7 +132,7 @@ def test_card_of_a_classification_ensemble_equals_the_golden_file(file_regressio
         ({"about": ABOUT | {"test_loss_undefined": "no <b>"}}, r"is undefined: no \<b\>."),
     ],
 )
-def test_card_explains_how_to_load_the_model_and_how_it_was_fitted(exported, text) -> None:
+def test_card_explains_how_the_model_was_fitted_and_how_to_load_the_model(exported, text) -> None:
     assert text in card(exported=exported)
 
 

@@ -155,7 +155,7 @@ def test_duration_of_a_trial_excludes_waiting_and_earlier_attempts(ended, monkey
     assert abs(theirs.duration - cost) < pd.Timedelta(1, "ms")
 
 
-def test_partial_trials_are_pruned_also_in_files(ended, tmp_path: Path) -> None:
+def test_partial_trials_are_marked_as_pruned_in_tables_and_files(ended, tmp_path: Path) -> None:
     trials = ended.load("h").trials_dataframe()
     partial = trials[trials["user_attrs_is_partial"]]
     for column, value in (("state", "PRUNED"), ("user_attrs_fidelity", "folds 1 of 3")):
@@ -248,7 +248,7 @@ def test_model_card_facts_match_study_data_and_test_rows(ended) -> None:
 
 
 @pytest.mark.usefixtures("without_libgomp")
-def test_library_that_the_model_needs_but_cannot_load_is_named(ended, monkeypatch) -> None:
+def test_error_names_a_required_library_that_cannot_be_loaded(ended, monkeypatch) -> None:
     def missing(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'lightgbm'", name="lightgbm")
 

@@ -117,7 +117,7 @@ def test_studies_are_numbered_as_data_grow(prepared, begin) -> None:
     assert action(begin()) == ("start", "n-4")  # studies of a removed series keep their names
 
 
-def test_unchanged_study_is_resumed_if_its_budget_has_grown(begin) -> None:
+def test_unchanged_study_is_resumed_if_the_budget_has_grown(begin) -> None:
     ended(begin())
     for options in (
         {"trials": 3},
@@ -291,7 +291,7 @@ def test_changed_metric_target_or_test_rows_are_refused(begin) -> None:
     assert (again.plan.metric, again.options.positive) == ("auroc", "yes")
 
 
-def test_event_folds_look_forward_in_all_studies_of_a_series_or_in_none() -> None:
+def test_later_studies_of_a_series_keep_the_kind_of_event_folds() -> None:
     known = Question(kind="events", predicts="classification", metric="error", looks_forward=True)
     assert known.completed("n", StudyOptions()).gap == 0.0
     assert known.completed("n", StudyOptions(gap=5.0)).gap == 5.0

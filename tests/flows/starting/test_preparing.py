@@ -155,7 +155,7 @@ def write_start(start: object) -> dict[str, object]:
     return {**TARGET, "space": "small", "start": "start.json"}
 
 
-def test_start_file_is_read_once_and_its_configurations_are_stored(prepared) -> None:
+def test_start_file_is_read_once_and_the_configurations_are_stored(prepared) -> None:
     trials = [{"number": 4, "query": {"configuration": KNOWN[1]}}]
     first = {**write_start([KNOWN[0], *trials, KNOWN[2]]), "study": "one"}
     assert list(prepared("train.csv", **first).plan.start_configurations) == KNOWN
@@ -165,7 +165,7 @@ def test_start_file_is_read_once_and_its_configurations_are_stored(prepared) -> 
         prepared("train.csv", **{**first, "start": "another.json"})
 
 
-def test_error_in_a_start_file_is_named(prepared) -> None:
+def test_error_in_a_start_file_is_reported(prepared) -> None:
     first, nearest = KNOWN[0], {"algorithm": "k_nearest", "hyperparameters": {"p": 9}}
     for start, named in (
         ("{", "start.json"),
@@ -238,7 +238,7 @@ def test_rare_classes_are_noted_and_hidden_from_methods(prepared, tmp_path) -> N
     assert objective.chance == pytest.approx(100 * 60 / 160, abs=1)
 
 
-def test_rare_class_is_noted_if_the_metric_counts_wrong_rows(prepared) -> None:
+def test_rare_class_is_noted_if_the_metric_is_the_error_rate(prepared) -> None:
     y = ["ill" if i % 20 else "well" for i in range(200)]
     pd.DataFrame({"x": range(200), "target": y}).to_csv("rare.csv", index=False)
     for metric, is_noted in (("error", True), ("auroc", False)):

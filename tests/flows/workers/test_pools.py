@@ -91,7 +91,7 @@ def test_incomplete_scheduler_info_of_the_dask_client_hides_no_worker(pool, monk
     assert pool.n_slots == 6
 
 
-def test_refused_worker_keeps_its_running_tasks(pool, gate) -> None:
+def test_refused_worker_finishes_running_tasks(pool, gate) -> None:
     tasks: RunningTasks[int] = RunningTasks(pool)
     for number in range(6):
         tasks.submit(number, wait_for_file, {"path": gate})

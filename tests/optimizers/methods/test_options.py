@@ -30,7 +30,9 @@ def refuses(name: str, option: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "option"), NUMBERS)
-def test_number_is_accepted_at_its_bounds_and_refused_just_outside(name: str, option: str) -> None:
+def test_numeric_option_is_accepted_at_the_bounds_and_refused_just_outside(
+    name: str, option: str
+) -> None:
     kind, interval = kind_of(name, option), BOUNDS[option]
     step = 1 if int in (kind, *get_args(kind)) else 1e-6
     bounds = [(interval[0], float(interval[1:].split()[0]), -step)]

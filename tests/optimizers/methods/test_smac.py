@@ -131,7 +131,7 @@ def test_configurations_are_drawn_from_the_prior_at_the_given_share() -> None:
     assert not is_from_the_prior(0, n_startup=3)
 
 
-def test_first_query_is_a_path_with_its_defaults() -> None:
+def test_first_query_is_a_path_with_default_values() -> None:
     space = mixed_space()
     firsts = [Smac(space, seed).ask(Budget()).configuration for seed in range(12)]
     assert all(c == default_configuration(space, c.path) for c in firsts)

@@ -251,7 +251,7 @@ def test_choices_of_any_type_survive_json(listing) -> None:
 
 
 @pytest.mark.parametrize("hyperparameter", [Integer("h", (1, 9)), Categorical("h", [1, 2])])
-def test_true_is_not_a_number(hyperparameter) -> None:
+def test_boolean_is_not_accepted_as_a_number(hyperparameter) -> None:
     document = {"s": {"algorithm": "a", "hyperparameters": {"h": True}}}
     with pytest.raises(ValueError, match="h=True"):
         Configuration.from_json(document, one_algorithm(hyperparameter))

@@ -86,7 +86,7 @@ def test_xgboost_treats_zeros_of_matrices_as_missing_but_not_of_tables() -> None
     assert overridden.estimator_.missing == -1.0
 
 
-def test_missing_or_broken_libraries_are_named_until_installed(monkeypatch) -> None:
+def test_error_names_missing_or_broken_libraries_until_installed(monkeypatch) -> None:
     def broken(_: str) -> None:
         raise OSError("libgomp.so.1: cannot open shared object file")
 

@@ -331,7 +331,7 @@ def test_numbers_in_a_column_with_a_typo_are_read_to_the_last_bit(tmp_path, lear
     assert new["fractions of 2"].tolist()[1:] == numbers[1:].tolist()
 
 
-def test_categories_of_short_floats_match_their_text_in_files() -> None:
+def test_categories_of_32_bit_floats_match_the_text_in_files() -> None:
     frame = pd.DataFrame({"a": np.array([0.1, 0.2] * 5, dtype=np.float32), "y": [0, 1] * 5})
     assert list(read(frame, categorical=("a",)).X["a"].cat.categories) == ["0.1", "0.2"]
 

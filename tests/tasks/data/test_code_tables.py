@@ -119,7 +119,7 @@ def test_ancestors_are_part_of_the_digest_and_descriptions_are_not(tmp_path) -> 
     assert len({plain, *above}) == 3
 
 
-def test_new_or_corrected_descriptions_replace_stored_ones(tmp_path) -> None:
+def test_new_or_corrected_descriptions_replace_stored_descriptions(tmp_path) -> None:
     store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
     plain = meds(tmp_path / "meds")
     digest = import_dataset(plain, store)

@@ -108,7 +108,7 @@ def test_wide_and_long_tables_are_read_completely(tmp_path) -> None:
     assert len(read(tmp_path, "a,b\n" + "é,1\n" * 400_000)) == 400_000
 
 
-def test_codes_with_leading_zeros_stay_strings_and_numbers_numeric(tmp_path) -> None:
+def test_codes_with_leading_zeros_stay_strings_and_numbers_stay_numeric(tmp_path) -> None:
     rows = '02139,0.5,0,-05,"007",012,01.5\n10115,0,1,05,12,,02\n'
     frame = read(tmp_path, "zip ,half, zero,signed,quoted,gap,mixed\n" + rows)
     texts = [name for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]

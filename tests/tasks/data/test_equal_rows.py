@@ -52,7 +52,7 @@ def mostly_discrete() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("frame", [pd.concat([noise(80)] * 6), oversampled(), mostly_discrete()])
-def test_copies_are_all_in_one_fold_or_all_test_rows(frame: pd.DataFrame) -> None:
+def test_copies_of_a_row_are_all_in_the_same_fold_or_all_test_rows(frame: pd.DataFrame) -> None:
     data = of_frame(frame.sample(frac=1, random_state=0))
     number = copied_rows(data)
     split = study_split(data, 3, 0.2, 0)
@@ -97,7 +97,9 @@ def test_repeated_rows_are_not_copies_if_few_or_likely_by_chance() -> None:
         (lambda test: test * [1.001, 1, 1, 1], None),
     ],
 )
-def test_copies_of_training_rows_are_found_to_six_digits(change: Any, n_equal: int | None) -> None:
+def test_training_rows_copied_into_the_test_rows_are_found_to_six_digits(
+    change: Any, n_equal: int | None
+) -> None:
     frame = noise(300)
     assert equal(frame, change(pd.concat([frame[:40], noise(60)]))) == n_equal
 

@@ -359,7 +359,7 @@ def test_source_codes_of_omop_are_unchanged(tmp_path, suffix) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_codes_spelled_like_missing_values_need_na_values(tmp_path, suffix) -> None:
+def test_codes_spelled_like_missing_values_require_the_na_values_option(tmp_path, suffix) -> None:
     paths = [
         written(frame, tmp_path / f"{name}.{suffix}")
         for name, frame in zip("el", small_log(("NA", "K", "CL")), strict=True)

@@ -80,7 +80,7 @@ def test_time_column_is_not_a_feature_and_is_stored_with_the_data(tmp_path, suff
     assert without.digest() != data.digest()
 
 
-def test_times_of_test_rows_are_read_like_those_of_training_rows() -> None:
+def test_times_of_test_rows_and_of_training_rows_are_read_alike() -> None:
     source = Source("", target="target", time="visit")
     assert len(frame_dataset(source, visits(), visits(20)).times) == 80
     with pytest.raises(BadInput, check=lambda e: e.option == "time"):

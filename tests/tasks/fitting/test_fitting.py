@@ -196,7 +196,7 @@ def test_size_of_a_polynomial_is_estimated_exactly(degree, interaction_only, p) 
     assert needed == exact.fit_transform(np.ones((5, p))).nbytes
 
 
-def test_step_that_exceeds_memory_on_all_rows_is_refused_before_it_starts() -> None:
+def test_step_that_would_exceed_memory_on_all_rows_is_refused_before_the_fit() -> None:
     X, y = np.ones((30, 40)), np.array(["a", "b"] * 15)
     data = FoldData(X, X, y, np.unique(y), memory_limit_bytes=1_000_000)
     of = MatrixSummary.of(X)
@@ -208,7 +208,7 @@ def test_step_that_exceeds_memory_on_all_rows_is_refused_before_it_starts() -> N
         fit_transformer(two, 0, replace(data, n_rows_in_all=3_000))
 
 
-def test_matrix_larger_than_memory_is_refused_also_if_sparse_becomes_dense() -> None:
+def test_matrix_that_would_exceed_memory_is_refused_even_if_sparse_before() -> None:
     wide = MatrixSummary(10**6, 10**4, "dense", "float64")
     with pytest.raises(WillNotFit, match=r"80\.0 GB"):
         check_memory("Ridge", [], {}, wide, limit_bytes=10**9)
@@ -246,7 +246,7 @@ def test_exits_become_errors_but_signals_in_the_main_thread_do_not(error, in_mai
         raised(error)
 
 
-def test_unset_number_of_threads_becomes_one_and_others_stay() -> None:
+def test_unset_number_of_threads_becomes_one_and_set_numbers_stay() -> None:
     inner = RandomForestClassifier()
     outer = with_one_thread(BaggingClassifier(inner, n_jobs=2))
     assert (outer.n_jobs, inner.n_jobs) == (2, 1)

@@ -227,7 +227,9 @@ def test_weighted_auroc_matches_the_worked_example() -> None:
 
 
 @pytest.mark.parametrize(("share", "n_draws"), [(0.5, (12, 12)), (1.0, (25, 24))])
-def test_each_fold_has_its_share_of_draws(share: float, n_draws: tuple[int, int]) -> None:
+def test_each_fold_has_a_proportional_share_of_draws(
+    share: float, n_draws: tuple[int, int]
+) -> None:
     y, _ = classes(49, 2)
     resampling = drawn(metric_named("error"), y, 2, Bootstraps(7, share), n_folds=2)
     for counts, n in zip(resampling.counts, n_draws, strict=True):

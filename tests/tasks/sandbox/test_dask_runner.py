@@ -52,7 +52,7 @@ def run_trials(gate: Path) -> UUID:
 
 
 @pytest.mark.parametrize("way", ["lean", pytest.param("stock", marks=pytest.mark.full)])
-def test_every_task_run_is_recorded_with_its_times(way, monkeypatch, tmp_path) -> None:
+def test_every_task_run_is_recorded_with_start_and_end_times(way, monkeypatch, tmp_path) -> None:
     if way == "stock":
         monkeypatch.setattr(dask_runner, "is_supported", lambda: False)
     heard: list[Notice] = []

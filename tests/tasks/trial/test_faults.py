@@ -77,7 +77,7 @@ def test_run_ends_if_records_cannot_be_written(context) -> None:
 
 
 @pytest.mark.full
-def test_unreachable_bucket_is_waited_for(tmp_path, monkeypatch, caplog) -> None:
+def test_trial_waits_for_an_unreachable_bucket(tmp_path, monkeypatch, caplog) -> None:
     """An hour passes until the bucket is back."""
     with in_bucket(tmp_path) as (proxy, context):
         unhurt = expected(context)

@@ -161,7 +161,7 @@ def test_pilot_measures_each_step_and_changes_nothing(tmp_path, events) -> None:
     assert verify(store_of(context)).is_sound
 
 
-def test_trial_predicted_to_time_out_is_not_started_and_leaves_nothing(context) -> None:
+def test_trial_predicted_to_time_out_is_not_started_and_stores_no_records(context) -> None:
     failure = evaluate_query(context, draw(context, 1), pilot_seconds=0.0)
     assert failure.is_unstarted
     assert (failure.kind, failure.steps) == ("timeout", ())

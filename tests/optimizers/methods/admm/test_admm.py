@@ -186,7 +186,7 @@ def test_losses_are_scaled_to_the_range_of_the_metric(metric, losses, shares, wo
     assert seen.worst_reward_loss == pytest.approx(worst)
 
 
-def test_quantities_are_in_units_of_their_bounds() -> None:
+def test_constrained_quantities_are_divided_by_the_bounds() -> None:
     seen = observed(0.5, 0.5, 0.5, None, sizes=(10.0, 60.0), bound=20.0, options=AdmmOptions())
     assert seen.quantities[:, 0] == pytest.approx([0.5, 3.0, 2.0, 2.0])
     assert seen.bounds == pytest.approx([0.99])
@@ -256,7 +256,7 @@ def test_multiplier_keeps_proposals_below_the_bound() -> None:
     assert number_of(Query(proposed)) == pytest.approx(27.5, abs=2.0)
 
 
-def test_trust_region_proposals_stay_near_the_best() -> None:
+def test_trust_region_proposals_stay_near_the_best_point() -> None:
     """The middle is the best; everywhere else, the loss falls with the distance from the middle."""
 
     def loss_of(query: Query) -> float:
@@ -284,7 +284,7 @@ def test_trust_region_proposals_stay_near_the_best() -> None:
         ([0.5, 0.4, 0.3], 2, 0.4),
     ],
 )
-def test_trust_region_is_centered_on_the_best(losses, started_at, half_width) -> None:
+def test_trust_region_is_centered_on_the_best_point(losses, started_at, half_width) -> None:
     space = one_algorithm(Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0)), Integer("z", (1, 9)))
     state = AdmmState(path=("a",), started_at=started_at)
     theta_min = ThetaMin(space, AdmmOptions(), Positions(space, 1.0))
@@ -339,7 +339,7 @@ class OfThree(OfMany):
     effort = 3
 
 
-def test_each_model_is_first_run_without_preprocessing_and_the_best_is_tuned() -> None:
+def test_each_model_is_first_run_without_preprocessing_and_the_best_model_is_tuned() -> None:
     space = SPACES["admm"]
     optimizer = Admm(space, 0, UNIT)
     models = [a.id for a in space.searched[-1].algorithms]
