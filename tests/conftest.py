@@ -1,4 +1,4 @@
-"""Settings of the whole test run, and its shared Prefect server."""
+"""Settings of the whole test run, and the shared Prefect server."""
 
 import os
 

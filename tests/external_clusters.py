@@ -20,7 +20,7 @@ OPTIONS = ("--nanny", "--nthreads", "1")
 
 @dataclass
 class ExternalCluster:
-    """A scheduler, and the commands that started it and its workers."""
+    """A scheduler, and the commands that started the scheduler and the workers."""
 
     folder: Path
     variables: dict[str, str]
@@ -37,7 +37,7 @@ class ExternalCluster:
         return str(json.loads(self.note.read_text())["address"])
 
     def start_scheduler(self) -> None:
-        """Start the scheduler, and wait until it answers."""
+        """Start the scheduler, and wait for its first answer."""
         self._start("scheduler", "--port", "0")
         wait_for(lambda: self.note.exists() and self.note.read_text().endswith("}"))
 

@@ -1,4 +1,4 @@
-"""Threads and processes that use one store at the same time, or are killed meanwhile."""
+"""Threads and processes that use a store at the same time, or are killed during use."""
 
 import multiprocessing
 import signal

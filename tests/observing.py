@@ -1,4 +1,4 @@
-"""Observers of studies: one that remembers, and one that interrupts."""
+"""Observers of studies: an observer that remembers, and an observer that interrupts."""
 
 from dataclasses import dataclass, field
 

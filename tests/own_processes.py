@@ -1,4 +1,4 @@
-"""A program that starts its own processes after a search, by methods of multiprocessing."""
+"""A program that starts processes by multiprocessing after a search."""
 
 import subprocess
 import sys

@@ -142,7 +142,7 @@ class PlainRunner:
 
 
 def family() -> set[int]:
-    """Return processes below this one."""
+    """Return the processes below this process."""
     return {process.pid for process in psutil.Process().children(recursive=True)}
 
 

@@ -112,7 +112,7 @@ def is_alive(pid: int) -> bool:
 
 
 def server_of(home: Path) -> dict[str, Any] | None:
-    """Return the noted private server of a home, if it runs."""
+    """Return the private server that a home has recorded, if the server runs."""
     note = home / "server" / "server.json"
     if not note.exists():
         return None

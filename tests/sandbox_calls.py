@@ -89,7 +89,7 @@ def in_steps(names: list[str]) -> int:
 
 
 def load_and_wait(folder: Path) -> None:
-    """Report two waits, each until the test has seen it, and work forever."""
+    """Report two waits, each until the test has seen the report, and then work forever."""
     with loading():
         pause(until=folder / "loading")
     report(Waited(0.0, monotonic()))

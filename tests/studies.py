@@ -100,7 +100,7 @@ def configured(context: StudyContext, **choices: object) -> Query:
 
 
 def run_all(context: StudyContext, query: Query, folds: Sequence[int] | None = None) -> PathRun:
-    """Return the run of a query after all its steps."""
+    """Return the run of a query after all steps."""
     path_run = PathRun(context, query, folds)
     path_run.run_all()
     return path_run

@@ -145,7 +145,7 @@ def sparse_space() -> Space:
 
 
 def counted_space(counts: tuple[int, ...], n_hyperparameters: int = 1) -> Space:
-    """Return a space with given numbers of algorithms per step and hyperparameters per algorithm."""
+    """Return a space with given counts of algorithms per step and numbers per algorithm."""
 
     def of(j: int) -> Algorithm:
         numbers = (Float(f"h{i}", (0.0, 1.0), default=0.5) for i in range(n_hyperparameters))
@@ -162,7 +162,7 @@ def one_hot_paths(counts: tuple[int, ...]) -> np.ndarray:
 
 
 def events_space(*more: Algorithm) -> Space:
-    """Return one or more constructions of features, on all 3 x 2 x 6 = 36 paths."""
+    """Return a space for events with shared values of feature construction on all 36 paths."""
     aggregation = Categorical("aggregation", FAMILIES, default="count")
     frequency = Integer("min_frequency", (2, 5), default=3)
     depth = Integer("depth", (1, 50), log=True, default=5)
@@ -189,7 +189,7 @@ def events_space(*more: Algorithm) -> Space:
 def planted(family: str, kind: str) -> Callable[[Query], float]:
     """Return losses that one aggregation lowers by 6 for one model family, and raises for the rest.
 
-    The family is worse by 2 with any other aggregation, so it seems not worth trying.
+    With any other aggregation, the family is worse by 2 and seems not worth trying.
     """
     kinds = {"ridge": "linear", "svm": "linear", "forest": "trees", "boosting": "trees"}
 

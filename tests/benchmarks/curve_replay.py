@@ -68,7 +68,7 @@ class Run:
         epochs: Epochs to which the rows were trained.
         ends: Seconds of the tells, including asks if they are charged.
         asks: Seconds of each ask.
-        chosen: Row and epoch of the incumbent after each tell; None before the first one.
+        chosen: Row and epoch of the incumbent after each tell; None before the first incumbent.
     """
 
     total: float
@@ -165,7 +165,7 @@ def mean_ranks(
 
     Args:
         of_tables: Figures by table and method.
-        share: Share of the budget, one of `AT`.
+        share: Share of the budget, a value of `AT`.
         by: `regrets` or `tests`.
     """
     ranks = []

@@ -21,7 +21,7 @@ PrefectTune = Callable[..., Done]
 
 @pytest.fixture
 def prefect_tune(server, tmp_path) -> PrefectTune:
-    """Return the real command, with a distribution on the path of all its processes."""
+    """Return the real command, with a distribution on the path of all processes."""
 
     def run(extras: Path, *words: object) -> Done:
         variables = {**environment(tmp_path / "home", server), "PYTHONPATH": str(extras)}

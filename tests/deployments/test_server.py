@@ -1,4 +1,4 @@
-"""The private server: one per home, shared, replaced, and closed to all but its owner."""
+"""The private server: one per home, shared, replaced, and closed to other users."""
 
 import json
 import os

@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests .venv/bin/python tests/documents/option_tables.py
 
-rewrites the tables; a test reports outdated ones.
+rewrites the tables; a test reports outdated tables.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The site is built without warnings, and requests nothing."""
+"""The site is built without warnings, and requests no external resource."""
 
 import os
 import re
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 
 def test_site_has_all_pages_and_loads_no_external_resource(tmp_path) -> None:
-    """Built like `deployments/docs/build`: strict, so a warning is a failure."""
+    """The build is strict, like `deployments/docs/build`, so a warning is a failure."""
     settings = DOCS / "mkdocs.yml"
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "-q", "-f", settings, "-d", tmp_path],

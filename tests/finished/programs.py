@@ -31,7 +31,7 @@ def built_from(text: str) -> Pipeline:
 
 
 def parameters(estimator: Any) -> dict[str, str]:
-    """Return all parameters of an estimator and of nested ones, as comparable strings."""
+    """Return all parameters of an estimator and of nested estimators, as comparable strings."""
     try:
         values = estimator.get_params(deep=True)
     except TypeError:  # of CatBoost

@@ -38,7 +38,7 @@ class Damaged:
         role: Role of the input: `table`, `events`, `labels` or `new`, rows to predict.
         suffix: Suffix of its file.
         column: Position of the damaged column.
-        rows: Rows with another value: the first, every second one, all or none.
+        rows: Rows with another value: the first row, every second row, all rows or none.
         value: The value.
         bytes: Damage to the bytes afterwards: an operation, and a share of their number.
         options: Options of the command.

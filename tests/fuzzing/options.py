@@ -117,7 +117,7 @@ def _given(draw: st.DrawFn, parameter: click.Parameter) -> tuple[str, ...]:
 
 
 def _word(value: Any) -> str:
-    """Return a value as the command line accepts it."""
+    """Return a value as a word of the command line."""
     if isinstance(value, dict):
         return "".join(f"{name}={one}" for name, one in value.items())
     return ",".join(value) if isinstance(value, list) else str(value)

@@ -40,7 +40,7 @@ def numbers() -> st.SearchStrategy[int | float]:
 
 
 def documents() -> st.SearchStrategy[Any]:
-    """Return JSON values, including those that only Python writes."""
+    """Return JSON values, including values that only Python writes, such as NaN."""
     scalars = st.none() | st.booleans() | numbers() | texts() | st.just("a\0b")
     return st.recursive(
         scalars,

@@ -75,7 +75,7 @@ LEARNING = ("smac", "tpe", "flash", "admm", "bohb", "jopt", "esmbo", "ei", "fabo
 
 @each({name: ALL[name] for name in LEARNING})
 def test_models_learn_from_older_trials(case: Case) -> None:
-    """A method that ignored older trials would repeat the start and the proposals."""
+    """If older trials were ignored, the proposals would be the same with and without them."""
     space = counted_space((2, 3))
     learns, repeats = case.make(space), case.make(space)
     many = earlier_run(space, 14)

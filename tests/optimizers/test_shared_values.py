@@ -1,4 +1,4 @@
-"""Values shared by many paths: definition, comparison, and the best ones."""
+"""Values shared by many paths: definition, comparison, and the best values."""
 
 from itertools import count
 
@@ -33,7 +33,7 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
 def windows() -> Algorithm:
-    """Return a second algorithm of the first step, with a condition and one forbidden pair."""
+    """Return a second algorithm of the first step, with a condition and a forbidden pair."""
     space = ConfigurationSpace(
         space=[
             Categorical("window", ["all", "year", "week"], default="all"),

@@ -32,13 +32,13 @@ def call(*command: object, folder: Path = ROOT, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory) -> Path:
-    """A copy of the repository, without anything built before."""
+    """A copy of the repository without built files."""
     return copy_tree(tmp_path_factory.mktemp("tree"), skipped=("tests", ".ci", "uv.lock"))
 
 
 @pytest.fixture(scope="module")
 def wheel(tree: Path, tmp_path_factory) -> Path:
-    """The wheel built from the sdist, next to it."""
+    """The wheel built from the sdist, in the same folder."""
     folder = tmp_path_factory.mktemp("dist")
     call(UV, "build", "--quiet", "--out-dir", folder, folder=tree)
     return next(folder.glob("*.whl"))

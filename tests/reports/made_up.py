@@ -1,4 +1,4 @@
-"""Reports without real studies: one with everything, one with hardly anything."""
+"""Reports made without studies: a full report, and nearly empty reports."""
 
 from dataclasses import replace
 from typing import Any
@@ -115,7 +115,7 @@ def judged() -> ModelReport:
 
 
 def of_table() -> ModelReport:
-    """A model of a table with three classes, of which one has no test rows."""
+    """A model of a table with three classes, one of them without test rows."""
     y = np.arange(90) % 2
     classes = class_quality(y, y, ["a", "b", NASTY]).rename(columns={"rows": "test_rows"})
     curve = {"column": "age", "kind": "number", "label": "a", "score": [0.1, 0.4]}

@@ -1,4 +1,4 @@
-"""A bucket behind a proxy that is slow, refuses, cuts connections, or is away."""
+"""A bucket behind a proxy that is slow, refuses requests, cuts connections, or is unreachable."""
 
 import socketserver
 import threading

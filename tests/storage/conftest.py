@@ -11,7 +11,7 @@ from prefect_tune.storage.notices import noticed_by
 
 @pytest.fixture(autouse=True)
 def _hear_earlier_warnings() -> None:
-    """Take warnings left by other tests, so that the next listener does not get them."""
+    """Discard warnings of earlier tests, so that the next listener does not receive them."""
     with noticed_by(lambda _: None):
         pass
 

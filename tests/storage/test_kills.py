@@ -36,7 +36,7 @@ def numbered(number: int) -> Made:
 def hammer(address: StoreAddress, seed: int, n_turns: int, log: str) -> None:
     """Get or make random keys, checking each artifact and the budget.
 
-    Each turn is an event of a study, logged once it is in the ledger.
+    Each turn appends an event to a study, and is logged once the event is in the ledger.
     """
     store, chance = ArtifactStore(address, memory_bytes=0), np.random.default_rng(seed)
     ledger = Ledger(store.database)

@@ -85,7 +85,7 @@ def test_writing_a_probe_file_shows_why_sqlite_cannot_open_a_database(
 
 
 class RefusalError(Exception):
-    """An answer of an object store, as described by its various clients."""
+    """A refusal by an object store, as various clients describe it."""
 
     def __init__(self, **about: object) -> None:
         super().__init__("refused")
@@ -150,7 +150,7 @@ def clock(monkeypatch) -> list[float]:
 
 
 class Away:
-    """A service that is away for some calls, each of which takes a moment."""
+    """A service that is unreachable in the first `n_calls` calls; each call takes a moment."""
 
     def __init__(self, n_calls: float = inf) -> None:
         self.n_left, self.n_calls = n_calls, 0

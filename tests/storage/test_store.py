@@ -241,7 +241,7 @@ def test_concurrent_changes_to_the_studies_of_a_record_are_serialized(
 
 
 def test_record_is_stored_once_if_the_answer_to_the_commit_was_lost(store) -> None:
-    """A connection may be cut between the commit and its answer, so the change is repeated."""
+    """If a connection is cut between the commit and the answer, the change is repeated."""
     store.records.put("models/s", {"m": 1})
     once = store.database.transact
 

@@ -1,4 +1,4 @@
-"""Registries list plugins without importing them, and broken plugins affect nothing else."""
+"""Registries list plugins without importing them, and a broken plugin affects nothing else."""
 
 import sys
 from collections.abc import Callable, Iterator

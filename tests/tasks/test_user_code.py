@@ -266,6 +266,6 @@ def test_step_key_includes_the_content_of_data_files(tmp_path) -> None:
     ],
 )
 def test_code_loaded_indirectly_is_reported_as_unfollowed(tmp_path, line, is_followed) -> None:
-    """A method named like a function of Python, such as a model's `eval`, loads nothing."""
+    """A method with the name of a Python function, such as a model's `eval`, loads no code."""
     behind = follow(line, tmp_path / "space.py")
     assert bool(behind.unfollowed) != is_followed

@@ -113,7 +113,7 @@ def _content(file: Path) -> dict[str, Any]:
 
 
 def _leaves(column: pa.Array) -> Iterator[np.ndarray]:
-    """Yield the values of a column, possibly of lists, and the mask of missing ones."""
+    """Yield the values of a column, possibly of lists, and the mask of missing values."""
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield column.value_lengths().to_numpy(zero_copy_only=False)

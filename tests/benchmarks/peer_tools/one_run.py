@@ -1,6 +1,7 @@
 """One run of one tool, in this process: `python -m peer_tools.one_run FOLDER TOOL [CORE]`.
 
-FOLDER contains `task.json`, and gets `answers.json`. A tool is a module of `adapters`.
+FOLDER contains `task.json`; the answers are written to `answers.json` there. A tool is a module of
+`adapters`.
 """
 
 import json

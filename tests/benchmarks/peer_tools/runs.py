@@ -99,7 +99,8 @@ def run_one(run: Run, files: SplitFiles, home: Path, core: int | None) -> list[d
     """Run a tool on a split with one thread, and return its rows.
 
     Raises:
-        SubprocessError: If the tool fails or does not end in time; its log stays in its folder.
+        SubprocessError: If the tool fails or does not end in time; the log stays in the folder of
+            the run.
     """
     folder = home / "runs" / run.name
     shutil.rmtree(folder, ignore_errors=True)

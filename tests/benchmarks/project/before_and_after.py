@@ -15,7 +15,7 @@ comparison covers, bit for bit:
   that the old side recorded (`observed_behavior.documents`)
 
 Intended changes are named in `--except`, by patterns of paths. Any other difference leads to exit
-code 1. The run takes five minutes on two cores, and one more to install the old side.
+code 1. The run takes five minutes on two cores, and another minute to install the old side.
 """
 
 import argparse

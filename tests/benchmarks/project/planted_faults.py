@@ -124,7 +124,7 @@ def all_faults() -> list[Fault]:
 
 @contextmanager
 def copies(n: int) -> Iterator[Queue[Path]]:
-    """Make n copies of the tree; in each folder, the package has its import name too."""
+    """Make n copies of the tree, each with the package under its import name."""
     skipped = shutil.ignore_patterns("__pycache__", "*.parquet")
     free: Queue[Path] = Queue()
     with TemporaryDirectory() as folder:
@@ -141,7 +141,7 @@ def copies(n: int) -> Iterator[Queue[Path]]:
 
 
 def failing_test(copy: Path, fault: Fault) -> str:
-    """Run the tests of a planted fault, and return the first one that fails; empty if all pass.
+    """Run the tests of a planted fault, and return the first failing test; empty if all pass.
 
     The test that noticed the fault last runs first and alone.
     """
@@ -157,7 +157,7 @@ def failing_test(copy: Path, fault: Fault) -> str:
 def first_failure(
     copy: Path, arguments: list[str], seconds: float = TIMEOUT_SECONDS, *, may_be_gone: bool = False
 ) -> str:
-    """Run tests in a copy, and return the first one that fails; empty if all pass.
+    """Run tests in a copy, and return the first failing test; empty if all pass.
 
     Tests that exceed the seconds fail.
 
@@ -206,7 +206,7 @@ def plant(fault: Fault, free: "Queue[Path]") -> dict[str, Any]:
 
 
 def check_without_faults(faults: list[Fault], free: "Queue[Path]") -> None:
-    """Exit if a test that must notice a fault fails before anything is planted."""
+    """Exit if a test that must notice a fault fails before any fault is planted."""
     alike: dict[tuple[str, str], dict[str, None]] = {}
     for fault in faults:
         paths = dict.fromkeys(map(str, fault.paths_of_tests))

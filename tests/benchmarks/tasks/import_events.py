@@ -55,7 +55,7 @@ def shard_of(n_subjects: int, n_events: int) -> pa.Table:
 
 
 def write_data(folder: Path, n_events: int, n_shards: int) -> None:
-    """Write the events of a shard again for other subjects, with labels."""
+    """Copy the events of a shard to other subjects, and write labels."""
     n_subjects, data = n_events // (100 * n_shards), folder / "data" / "train"
     data.mkdir(parents=True)
     table = shard_of(n_subjects, n_events // n_shards)

@@ -5,7 +5,7 @@
 Each load runs in a new process with the imports of a sandbox and a loaded table of ten rows, next
 to a process that has loaded the same data. Private memory is the growth of the unique set size. The
 files are in the page cache, each process has one thread, and the least of the repeats counts.
-`--sandboxes` also ends a sandbox and waits until the next one has the data.
+`--sandboxes` also ends a sandbox and waits until the next sandbox has the data.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def ready(context: StudyContext) -> Sandbox:
 
 
 def replaced(context: StudyContext) -> float:
-    """Return seconds from the end of a sandbox until the next one has loaded the data."""
+    """Return the seconds from the end of a sandbox until the next sandbox has loaded the data."""
     sandboxes = [ready(context)]
 
     def replace() -> None:

@@ -1,4 +1,4 @@
-"""Commands that need no study: help, completion, catalogs, cohorts, written files."""
+"""Commands that need no study: help, completion, catalogs, cohorts, output files."""
 
 import os
 import re
@@ -24,7 +24,7 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
 def commands(group: click.Group, *above: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield each command below a group, with its words."""
+    """Yield each command of a group, with the words that call the command."""
     for name, command in group.commands.items():
         yield (*above, name), command
         if isinstance(command, click.Group):

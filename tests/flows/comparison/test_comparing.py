@@ -25,7 +25,7 @@ STUDIES = {"random": "c-0-random", "tpe": "c-0-tpe"}
 
 
 class Compared:
-    """A comparison that met an error in its first run, and was resumed to its end."""
+    """A comparison whose first run failed, and which was resumed to its end."""
 
     def __init__(self, folder: Path) -> None:
         self.parameters: dict[str, Any] = {

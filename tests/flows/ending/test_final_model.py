@@ -42,7 +42,7 @@ class Workers(Here):
 
     Attributes:
         meanwhile: Called after the members are fitted, before the model is made.
-        too_slow: Numbers of trials whose refit exceeds its time limit.
+        too_slow: Numbers of trials with a refit that exceeds the time limit.
         score: Called before the model is scored.
     """
 

@@ -1,4 +1,4 @@
-"""Results of a study in Python: trials as tables, one trial explained, the model."""
+"""Results of a study in Python: tables of trials, explanation of a trial, the model."""
 
 import json
 import pickle
@@ -277,7 +277,7 @@ def keep_model(store: ArtifactStore, problem: Problem, model: Any) -> None:
 
 
 def hostile(folder: Path, model: str) -> tuple[ArtifactStore, str, Any, Any]:
-    """Return a study whose final model is one of `hostile_models`, and a file of new rows."""
+    """Return a study with a hostile final model, and a file of new rows."""
     made = own_context(folder, model, 3, "error")
     store, file = store_of(made), str(folder / "own.csv")
     settings = plan_of(made, data=file, target="y", data_name="own").to_json()

@@ -1,4 +1,4 @@
-"""A row has one prediction in any file, alone or among others, by command and exported model."""
+"""A row has the same prediction in any file, by the command and by the exported model."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -278,7 +278,7 @@ def of_difference(alpha: float, rho: float, draws: int) -> tuple[Minimizer, Late
     ],
 )
 def test_information_gain_matches_the_closed_form(alpha, rho, by_quadrature, by_closed_form):
-    """One expected value uses half the log variances, and the other the entropy by quadrature."""
+    """The expected values come from half the log variances and from a quadrature of the entropy."""
     minimizer, latents, noise = of_difference(alpha, rho, 200_000)
     gain = information_gain(minimizer, latents, np.ones((1, 1)), noise)[0, 0]
     assert gain == pytest.approx(by_closed_form, abs=3e-3 * rho**2)

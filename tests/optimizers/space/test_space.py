@@ -114,7 +114,7 @@ IGNORING = ignoring_space()
 
 @st.composite
 def spaces(draw) -> Space:
-    """Two to four steps before a model; any later step may ignore an earlier one."""
+    """Two to four steps before a model; any later step may ignore an earlier step."""
 
     def made(name: str, earlier: list[str]) -> Algorithm:
         ignores = st.lists(st.sampled_from(earlier), unique=True) if earlier else st.just([])
@@ -220,7 +220,7 @@ def test_new_configurations_differ_until_the_space_is_exhausted() -> None:
 
 
 def scaled(X):
-    """A module-level function used as a choice."""
+    """A function of the module, used as a choice."""
     return X
 
 

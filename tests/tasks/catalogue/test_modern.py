@@ -97,7 +97,7 @@ def paths() -> Iterator[Any]:
 
 
 def check_final_model(context: StudyContext, query: Query) -> None:
-    """Check that a model pickles and predicts unseen categories, missing values and other types."""
+    """Check that a model can be pickled, and predicts rows with unseen and missing values."""
     store = store_of(context)
     store_model(context, [Member(0, query.to_json())])
     model = store.records.get(model_record(context.study))["model"]
@@ -154,7 +154,7 @@ def test_categories_interact_even_in_rows_with_only_missing_values() -> None:
 
 
 def test_categories_with_only_chance_information_are_not_combined() -> None:
-    """Each of 36 pairs has three rows of one class and two of the other."""
+    """Each of 36 pairs of categories has three rows of one class and two of the other class."""
     i = np.arange(180)
     frame = pd.DataFrame({"a": i % 6, "b": i // 6 % 6}).astype("category")
     assert not CategoryInteractions(1).fit(frame, (i % 6 + i // 6 + i // 36) % 2).chosen_
@@ -184,7 +184,7 @@ def test_columns_with_many_categories_are_reduced_for_histograms() -> None:
 
 
 def aggregated(min_frequency: int, aggregation: str) -> tuple[list[str], list[list[float]]]:
-    """Return codes and matrix of three rows: two patients, and the first one again, earlier."""
+    """Return codes and matrix of three rows: two patients, and an earlier row of the first."""
     day = pd.Timestamp(2020, 1, 1)
     seen = [(1, day, "A", 2.0), (1, day + pd.Timedelta(days=1), "A", np.nan), (1, day, "B", -1.0)]
     never = [(1, pd.NaT, "SEX", np.nan), (2, pd.NaT, "SEX", np.nan)]

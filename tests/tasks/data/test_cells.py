@@ -206,7 +206,7 @@ def expected_of(cells: Cells, n: int = ROWS) -> list[Any]:
 
 
 def plain(X: pd.DataFrame) -> pd.DataFrame:
-    """Return features with categories as strings, so that other categories do not matter."""
+    """Return features with categories as strings, so that lists of categories do not matter."""
     return X.astype(dict.fromkeys(X.select_dtypes("category"), object)).reset_index(drop=True)
 
 

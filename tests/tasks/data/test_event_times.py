@@ -49,7 +49,7 @@ def test_date_means_the_end_of_the_day_and_a_time_is_exact(text, utc) -> None:
 
 
 def written_log(folder: Path, times: object, suffix: str = "parquet") -> Source:
-    """Write two patients with an event before the day of their label and one on that day."""
+    """Write two patients, each with an event on the day of the label and an event before."""
     log = pd.DataFrame(
         {"patient": [1, 1, 2, 2], "time": list(times) * 2, "code": ["before", "leak"] * 2}
     )
@@ -92,7 +92,7 @@ def test_midnight_among_other_times_is_exact(tmp_path) -> None:
 def test_midnight_in_new_rows_has_the_same_meaning_as_in_training(
     tmp_path, have_clock, zone
 ) -> None:
-    """A nightly export has only midnights; one more event of another patient changes nothing."""
+    """New rows keep the meaning learned in training, even if all their times are at midnight."""
     times = pd.to_datetime(DAYS).tz_localize(zone)
     clock = times + pd.Timedelta("9h")
     trained = read_source(written_log(tmp_path, clock if have_clock else times))

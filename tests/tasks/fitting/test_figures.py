@@ -204,7 +204,7 @@ LINEAR = LogisticRegression(max_iter=500)
 
 
 def rows() -> tuple[EventRows, np.ndarray]:
-    """Return rows with a code that RAISES the chance, a code that LOWERS it, and ten of noise."""
+    """Return rows with code RAISES, which raises the risk, code LOWERS, and ten noise codes."""
     rng = np.random.default_rng(0)
     has = {code: rng.random(N) < 0.5 for code in ("RAISES//x", "LOWERS: y")}
     has |= {f"NOISE//{k}": rng.random(N) < 0.5 for k in range(10)}

@@ -27,7 +27,7 @@ OF_TWO = ("f1", "jaccard", "precision", "recall", "roc_auc")
 
 
 def classes(n: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, Predictions]:
-    """Return true classes, and probabilities in hundredths, so that some are equal."""
+    """Return true classes and probabilities, which are hundredths, so that ties occur."""
     rng = np.random.default_rng(seed)
     y = np.append(np.arange(n_classes), rng.integers(0, n_classes, n - n_classes)).astype(np.int32)
     score = rng.dirichlet(np.ones(n_classes), n)

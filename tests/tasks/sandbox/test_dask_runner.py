@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("server")
 
 
 def run_trials(gate: Path) -> UUID:
-    """Run two trials of two steps in one slot; the second ends once Prefect has seen it run."""
+    """Run two trials of two steps in a slot; the second trial ends once Prefect has seen it run."""
 
     @task(cache_policy=NO_CACHE, persist_result=False, task_run_name="step {number}")
     def step(number):  # noqa: ARG001

@@ -50,7 +50,7 @@ def train(context: StudyContext, model: str, epochs: int | None = None) -> Evalu
 
 
 def results(evaluation: Evaluation) -> tuple:
-    """Return everything that must not depend on how a training was split."""
+    """Return all results that must not depend on interruptions of a training."""
     return (
         evaluation.loss,
         evaluation.fold_losses,

@@ -54,7 +54,7 @@ def path(context: StudyContext, **changes: Any) -> Query:
 
 
 def results(evaluation: Evaluation) -> tuple:
-    """Return everything that must not depend on the cache."""
+    """Return all results that must not depend on the cache."""
     return evaluation.fold_losses, evaluation.predictions, [s.key for s in evaluation.steps]
 
 

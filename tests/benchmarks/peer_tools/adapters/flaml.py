@@ -16,7 +16,7 @@ DISTRIBUTION = "flaml"
 
 
 def answers(task: Task) -> Iterator[Answer]:
-    """Fit, then read the best of each stage from the log."""
+    """Fit, then read the best configuration of each stage from the log."""
     from flaml import AutoML
     from flaml.automl.training_log import training_log_reader
 

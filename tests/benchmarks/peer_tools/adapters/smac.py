@@ -1,6 +1,6 @@
 """SMAC3's facade for hyperparameters, over one of our spaces as one conditional space.
 
-Options: `space`, by default that of the product. Pairs of algorithms that no path contains are
+Options: `space`, by default the space of the product. Pairs of algorithms that no path contains are
 forbidden. SMAC begins with 25 configurations, the default of the facade for 100 trials. Losses are
 means over three folds by our own evaluation without a cache; as in our product, a trial may take a
 tenth of the seconds (at least 10 s). Failed or slow trials are reported as crashed. Time counts

@@ -1,9 +1,9 @@
 """prefect-tune by its commands: `run` with all defaults except metric and seed.
 
-Options are those of `run` by their names, as `space=modern_healthcare`. Start-up, import of the
-data and the final model are within the budget, as in the product. The default space begins with a
-portfolio made without the set under test. If all times are days, the product excludes the day of
-the prediction, which the other tools see.
+Options are options of `run`, written as `space=modern_healthcare`. Start-up, import of the data and
+the final model are within the budget, as in the product. The default space begins with a portfolio
+made without the set under test. If all times are days, the product excludes the day of the
+prediction, which the other tools see.
 """
 
 import os

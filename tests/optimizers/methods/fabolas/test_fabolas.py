@@ -1,4 +1,4 @@
-"""Fabolas, and the methods that it is compared with."""
+"""Fabolas, and the methods compared with Fabolas in the paper."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -62,7 +62,7 @@ FIRST = {1 / 64: (0.1, 0.42, 0.7, 0.9), 1 / 32: (0.42, 0.1), 1 / 16: (0.42,), 1 
 
 
 def after_first() -> Fabolas:
-    """Return a method after its first design, with results of another method."""
+    """Return a method with results of a first design, as if another method had asked for them."""
     optimizer = fabolas()
     for share, x in ((share, x) for share, numbers in FIRST.items() for x in numbers):
         number, query = len(optimizer.history), Query(configuration(x), share)
