@@ -13,7 +13,7 @@ def test_each_planted_fault_has_a_unique_text_and_existing_tests() -> None:
     for fault in faults:
         try:
             assert fault.planted != fault.right
-            assert fault.test_paths
+            assert fault.paths_of_tests
         except (ValueError, FileNotFoundError) as error:
             stale.append(str(error))
     assert stale == []
