@@ -47,18 +47,18 @@ def mixed_nets() -> Space:
 
 
 def net(level: float, rate: float = 0.5) -> Configuration:
-    """Return a net of `nets`."""
+    """Return a configuration of `nets`."""
     return Configuration.of(nets(), ("net",), [{"level": float(level), "rate": rate}])
 
 
 def at(level: float, scale: str = "none") -> Configuration:
-    """Return a net of `mixed_nets`, after a scaler."""
+    """Return a configuration of `mixed_nets` that uses the net and a choice of scaler."""
     values = {"level": float(level), "rate": 0.5}
     return Configuration.of(mixed_nets(), (scale, "net"), [{}, values])
 
 
 def knn(k: float, scale: str = "none") -> Configuration:
-    """Return a model of `mixed_nets` that is fitted at once."""
+    """Return a configuration of `mixed_nets` with the model that is fitted at once."""
     return Configuration.of(mixed_nets(), (scale, "knn"), [{}, {"k": float(k)}])
 
 

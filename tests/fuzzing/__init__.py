@@ -1,6 +1,6 @@
 """Hostile input of four kinds.
 
-- ground: folders in which cases are tried, and checks after each
+- ground: folders in which cases are tried, and checks after each case
 - values: unexpected strings, numbers and JSON
 - options: commands, and parameters of the flow, with random options
 - data_files: tables and event logs with damaged cells and bytes

@@ -1,4 +1,4 @@
-"""Folders in which cases are tried, and checks after each."""
+"""Folders in which cases are tried, and checks after each case."""
 
 import os
 import shutil

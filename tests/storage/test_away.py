@@ -37,7 +37,7 @@ class Folder:
 
     @property
     def hidden(self) -> Path:
-        """Path of the folder while it is away."""
+        """Path of the folder during an outage."""
         return self.path.with_name("hidden")
 
     def take_away(self) -> None:

@@ -39,7 +39,7 @@ def test_errno_distinguishes_outages_from_faults_of_the_process(names, cause) ->
 
 
 def sqlite_error(path: Path, *statements: str, **options: bool) -> sqlite3.Error:
-    """Return the error of the last of these statements."""
+    """Return the error that the last of these statements raises."""
     with pytest.raises(sqlite3.Error) as caught:  # noqa: PT012, SIM117
         with closing(sqlite3.connect(path, **options)) as connection:
             for statement in statements:

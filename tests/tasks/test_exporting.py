@@ -225,7 +225,7 @@ def test_models_that_skops_cannot_store_are_refused(fitted, monkeypatch) -> None
 
 
 def algorithms() -> list[Any]:
-    """Return each algorithm of each space; the default tier has some of different kinds."""
+    """Return each algorithm of each space; the default tier has a few of different kinds."""
     usual = {"pca", "linear_svm", "lightgbm", "select_univariate", "target", "mlp"}
     return [
         pytest.param(a, id=f"{space.name}: {step.name}: {a.id}", marks=marks)

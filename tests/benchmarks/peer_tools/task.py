@@ -70,7 +70,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Answer:
-    """Predictions of the test rows by the model of a tool at a time.
+    """Predictions of the test rows by the model that a tool had at some time.
 
     Attributes:
         stage: Seconds at which the answer was due.

@@ -191,7 +191,7 @@ def first_failure(
 
 
 def plant(fault: Fault, free: "Queue[Path]") -> dict[str, Any]:
-    """Return the outcome of a fault in a free copy."""
+    """Plant a fault in a free copy, and return the outcome."""
     copy = free.get()
     place = copy / "prefect_tune" / fault.room / fault.file
     right, written = place.read_text(), place.stat().st_mtime_ns

@@ -1,4 +1,4 @@
-"""Comparisons of methods: a real Prefect server, ordinary studies."""
+"""Comparisons of methods by whole studies, on a real Prefect server."""
 
 import json
 from pathlib import Path
