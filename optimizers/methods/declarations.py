@@ -21,23 +21,21 @@ class FlashOptions(MethodOptions):
     """Options of `--method flash`."""
 
     variant: Variant = option(
-        "`paper` reproduces the paper, with the constants of the authors' code. `default` finds "
+        "`paper` follows the paper, with the constants of the authors' code. `default` finds "
         "better pipelines in the first minute.",
         default="default",
     )
     n_init: int | None = option(
-        "Number of trials in Phase 1; null for the rank of the design, N - K + 1, or fewer if the "
+        "Number of trials in Phase 1. Null is the rank of the design, N - K + 1, or fewer if the "
         "budget is small.",
         at_least=1,
     )
     n_prune: int | None = option(
-        "Number of trials in Phase 2; null for the number in Phase 1.", at_least=0
+        "Number of trials in Phase 2. Null is the number of trials in Phase 1.", at_least=0
     )
-    r: int = option(
-        "Number of paths whose algorithms form Phase 3's sub-space.", default=10, at_least=1
-    )
+    r: int = option("Number of best paths whose algorithms Phase 3 keeps.", default=10, at_least=1)
     keep: float | None = option(
-        "Share of each step's algorithms that is added to the sub-space, by least observed loss. "
+        "Share of each step's algorithms that Phase 3 keeps too, by lowest observed loss. "
         "Null is 0.5, or 0 with `variant=paper`.",
         at_least=0,
         at_most=1,
@@ -83,20 +81,20 @@ class AdmmOptions(MethodOptions):
     """Options of `--method admm`."""
 
     variant: Variant = option(
-        "`paper` tries one path before the first iteration instead of one per model, chooses paths "
-        "by a bandit with Bernoulli rewards, always tunes the best path, and keeps no margin below "
-        "bounds. Both variants penalize integers on the scale [0, 1], because a penalty in their "
-        "own units would never let them change.",
+        "`paper` tries one path before the first iteration instead of one path for each model, "
+        "chooses paths by a bandit with Bernoulli rewards, always tunes the best path, and keeps "
+        "no margin below bounds. Both variants penalize integers on the scale [0, 1], because "
+        "integers would never change with a penalty in their own units.",
         default="default",
     )
     theta_solver: Literal["bo", "trust_region"] = option(
-        "Search for the hyperparameters of one path: everywhere (`bo`), or near the best point so "
-        "far (`trust_region`).",
+        "Search for the hyperparameters of a path: in the whole range (`bo`), or near the best "
+        "point so far (`trust_region`).",
         default="bo",
     )
     rho: float = option("Weight of the penalty on integers.", default=1.0, at_least=0)
     rho_g: float = option(
-        "Weight of the penalty on constraint violations, which are in units of the bounds.",
+        "Weight of the penalty on constraint violations, measured in units of the bounds.",
         default=10.0,
         more_than=0,
     )
@@ -171,9 +169,9 @@ class HistoriesOptions(MethodOptions):
     """Options of `--method esmbo` and `ers`."""
 
     n_histories: int = option(
-        "Number of bootstraps of the held-out examples, each with its own history; fewer if the "
-        "budget has fewer trials. 1 stands for a single history on all examples, which is a plain "
-        "search for the best model.",
+        "Number of bootstrap samples of the held-out rows, each with its own history; fewer if "
+        "the budget has fewer trials. 1 is a single history on all held-out rows, which is an "
+        "ordinary search for the best model.",
         default=30,
         at_least=1,
     )
@@ -295,17 +293,17 @@ class BapiOptions(MethodOptions):
         "Number of configurations to plan ahead; 1 plans only the next.", default=4, at_least=1
     )
     p: float | None = option(
-        "Share of a full training between two checks of a training (0.1; paper 0.2).",
+        "Share of a full training between two decisions to continue or stop (0.1; paper 0.2).",
         more_than=0,
         at_most=1,
     )
     epsilon: float | None = option(
-        "Increase in loss that is accepted for ending a training early (0.003 of the metric's "
-        "range, or of the spread of losses without a range; paper 0.01).",
+        "Increase in loss that is acceptable if a training is stopped early (0.003 of the "
+        "metric's range or, without a range, of the spread of losses; paper 0.01).",
         at_least=0,
     )
     n_first: int | None = option(
-        "Number of initial configurations (3 to 27, by the budget; paper 5).", at_least=1
+        "Number of initial configurations (3 to 27, depending on the budget; paper 5).", at_least=1
     )
 
     @property

@@ -88,8 +88,8 @@ class FabolasOptions(MethodOptions):
         at_least=1,
     )
     variant: Literal["default", "paper"] = option(
-        "`default`, or `paper` for the published acquisition, bases, inference and incumbent, "
-        "which find worse pipelines.",
+        "`paper` has the published acquisition, basis functions, inference and incumbent, and "
+        "finds worse pipelines.",
         default="default",
     )
 
