@@ -287,7 +287,7 @@ class BapiOptions(MethodOptions):
     """Options of `--method bapi`. `resolved` adds the defaults of the variant."""
 
     variant: Literal["default", "paper"] = option(
-        "`default`, or `paper` for the published method.", default="default"
+        "`paper` is the published method; `default` has lower losses.", default="default"
     )
     horizon: int = option(
         "Number of configurations to plan ahead; 1 plans only the next.", default=4, at_least=1
