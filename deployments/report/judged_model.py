@@ -31,6 +31,7 @@ from prefect_tune.tasks.final.figures import (
     column_effects,
     dependence,
     described_columns,
+    named_classes,
 )
 from prefect_tune.tasks.final.quality import (
     LossInterval,
@@ -81,7 +82,8 @@ class ModelReport:
         effects_of, n_sample, n_codes: Trial in which effects were measured, number of test rows
             used, and number of columns or codes.
         measure: Name of the loss whose increase measures an effect.
-        n_hidden: Number of codes that are not named because too few patients have them.
+        n_hidden, n_rare_classes: Numbers of codes and of classes that are not named because too few
+            patients or rows have them.
     """
 
     problem: str = ""
@@ -97,6 +99,7 @@ class ModelReport:
     n_codes: int = 0
     measure: str = ""
     n_hidden: int = 0
+    n_rare_classes: int = 0
 
     @property
     def is_judged(self) -> bool:
@@ -141,19 +144,20 @@ class _TestRows:
         self._report, self._dataset, self._metric, self._seed = report, dataset, metric, seed
         self._rows, self._training = split.held_out(REFIT), np.flatnonzero(split.is_training)
         self._names = np.array([*map(str, dataset.classes)], dtype=object)
-        n_rows = np.bincount(dataset.y, minlength=len(self._names)) if dataset.classes else ()
-        self._by_rows = np.argsort(-np.array(n_rows), kind="stable")  # classes
         reader = dataset.row_reader
         self._columns = () if reader is None else reader.columns
+        self._by_rows = np.zeros(0, dtype=np.intp)  # classes that are named
         self._rare = set[str]()  # codes
 
     def describe(self, fewest: int) -> None:
         report, X, y, names = self._report, self._dataset.X, self._dataset.y, self._names
         report.n_training, report.n_rows = len(self._training), len(self._rows)
         if len(names):
+            self._by_rows = named_classes(y, len(names), fewest)
             n_rows = np.bincount(y[self._training], minlength=len(names))
             classes = pd.DataFrame({"label": names, "training_rows": n_rows})
             report.tables["classes"] = classes.iloc[self._by_rows]
+            report.n_rare_classes = len(names) - len(self._by_rows)
         if len(names) == 2:
             report.classes = tuple(names[:: 1 if self._metric.positive else -1])
         if isinstance(X, pd.DataFrame):
@@ -236,7 +240,8 @@ class _TestRows:
         report.effects_of, report.n_sample = members[heaviest]["trial"], len(y)
         columns = {one.name: one for one in self._columns if one.kind != "text"}
         first = effects.loc[effects["strength"] > 0, "code"].unique()
-        if shown := [columns[code] for code in first if code in columns][:_MOST_DEPENDENCES]:
+        shown = [columns[code] for code in first if code in columns][:_MOST_DEPENDENCES]
+        if shown and (len(self._by_rows) or not n_classes):
             given = replace(given, matrix=dataset.rows(rng.permutation(rows)[:_DEPENDENCE_ROWS]))
             labels = self._names[answers] if n_classes else [""]
             curves = [dependence(given, column, *judge, labels) for column in shown]

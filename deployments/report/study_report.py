@@ -113,8 +113,12 @@ def _rows(table: pd.DataFrame) -> Any:
     return json.loads(table.to_json(orient="records", double_precision=15))
 
 
-_EXAMPLES = re.compile(r",? such as .*|(?<=numbers) from \S+ to [^\s,;)]+", re.DOTALL)
-"""Parts of notes that reveal single values of the data."""
+_EXAMPLES = re.compile(
+    r",? such as .*|(?<=numbers) from \S+ to [^\s,;)]+|; classes .*|(?<= rows) \(.*: \d+\)"
+    r"|(?<=the rarest class), .*,(?= has )",
+    re.DOTALL,
+)
+"""Parts of notes that reveal single values or classes of the data."""
 
 
 def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) -> StudyReport:
@@ -123,7 +127,7 @@ def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) 
     Values that occur in few rows or patients are named only if `rare_values` is true.
     """
     study, views = open_study(store, name), list[TrialView]()
-    plan = study.plan
+    plan, fewest = study.plan, 1 if rare_values else FEWEST_ROWS
     summary = read_study(store, name, views.append)
     phases, told = dict[int, str | None](), list[tuple[Any, ...]]()
     for event in study.ledger.each_event(name):
@@ -138,6 +142,13 @@ def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) 
     failures = FailureGroups()
     for view in views:
         failures.add(view.number, view.failure)
+    model, check = model_report(store, name, plan, fewest), summary.usefulness
+    if (
+        check
+        and model.n_rare_classes
+        and check.rare_class not in {*model.tables["classes"]["label"]}
+    ):
+        summary = replace(summary, usefulness=replace(check, rare_class=None))
     return StudyReport(
         summary=summary,
         created=study.row.created,
@@ -151,7 +162,7 @@ def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) 
         failures=failures.found(),
         members=members_of(trials, views, study.facts.model.members),
         notes=[note if rare_values else _EXAMPLES.sub("", note) for note in study.facts.notes],
-        model=model_report(store, name, plan, 1 if rare_values else FEWEST_ROWS),
+        model=model,
         reproduction=reproduction_of(study),
         series=series_of(store, plan),
     )

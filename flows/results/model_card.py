@@ -43,7 +43,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.final.figures import FEWEST_ROWS, described_columns
+from prefect_tune.tasks.final.figures import FEWEST_ROWS, described_columns, named_classes
 from prefect_tune.tasks.final.quality import LossInterval, class_quality, loss_with_interval
 from prefect_tune.tasks.final.refit import predicted
 from prefect_tune.tasks.objective.metric import metric_named
@@ -93,6 +93,13 @@ class CardFacts:
     quality: QualityOnTest
     versions: Mapping[str, str]
     fewest: int
+
+    @property
+    def named_classes(self) -> Sequence[str]:
+        """The classes that may be named, in the order of the data."""
+        n_classes = len(self.dataset.classes)
+        named = named_classes(self.dataset.y, n_classes, self.fewest)
+        return [self.dataset.classes[k] for k in sorted(named)]
 
     @property
     def columns(self) -> pd.DataFrame:

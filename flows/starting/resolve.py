@@ -236,8 +236,8 @@ def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Not
     if rarest is not None and metric.declared.all_wrong is not None:  # the metric counts wrong rows
         share, label = float(np.mean(known == rarest)), dataset.classes[rarest]
         yield Note(
-            f"class {label} has {share:.2%} of the rows, and {metric.name} hardly depends on it: a "
-            f"model that never predicts {label} is wrong in {share:.2%} of the rows",
+            f"the rarest class, {label}, has {share:.2%} of the rows, and {metric.name} hardly "
+            f"depends on it: a model that never predicts it is wrong in {share:.2%} of the rows",
             "metric",
             metric.name,
             "average_precision, auroc and balanced_accuracy give the class more weight",

@@ -238,6 +238,16 @@ def dependence(
     )
 
 
+def named_classes(y: NDArray[Any], n_classes: int, fewest: int) -> NDArray[np.intp]:
+    """Return the classes that may be named, the most frequent first; both if there are two.
+
+    With more than two classes, a class of less than `fewest` rows may identify people.
+    """
+    n_rows = np.bincount(y, minlength=n_classes) if n_classes else np.zeros(0, dtype=np.intp)
+    order = np.argsort(-n_rows, kind="stable")
+    return order if n_classes == 2 else order[n_rows[order] >= fewest]
+
+
 def described_columns(
     X: pd.DataFrame, columns: Sequence[LearnedColumn], fewest: int
 ) -> pd.DataFrame:

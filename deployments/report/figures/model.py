@@ -89,13 +89,14 @@ def _classes(model: ModelReport) -> Iterator[Part]:
     if "confusion" not in tables:
         return
     table, n_shown = tables["classes"], tables["confusion"]["actual"].nunique()
+    n_classes = len(table) + model.n_rare_classes
     if not model.classes:
         counts = tables["confusion"].pivot_table("rows", "actual", "predicted", fill_value=0)
         style = {"text_auto": True, "aspect": "auto", "template": "none"}
         style["color_continuous_scale"] = ["var(--card)", "var(--c4)"]
         drawn = px.imshow(counts, **style).update_coloraxes(showscale=False)
         drawn.update_xaxes(type="category").update_yaxes(type="category")
-        note = f"The {n_shown} most frequent of {len(table)} classes."
+        note = f"The {n_shown} most frequent of {n_classes} classes."
         yield Figure("Confusion matrix", drawn, 400, note, is_half=True)
     elif not curves.empty:
         totals = table.set_index("label")["test_rows"].loc[[*model.classes]].tolist()
@@ -108,7 +109,7 @@ def _classes(model: ModelReport) -> Iterator[Part]:
         roc = px.line(curves, x="false_positive_rate", y="recall", **axes)
         roc.add_scatter(x=[0, 1], y=[0, 1], name="baseline", **DASHED)
         found = px.line(curves[curves["found"] > 0], x="recall", y="precision", **axes)
-        note = f"The {curves['label'].nunique()} most frequent of {len(table)} classes."
+        note = f"The {curves['label'].nunique()} most frequent of {n_classes} classes."
         for title, drawn in {"ROC curve": roc, "Precision and recall": found}.items():
             drawn.update_xaxes(**_SHARES).update_yaxes(**_SHARES)
             yield Figure(title, drawn, note="" if model.classes else note, is_half=True)
@@ -121,7 +122,15 @@ def _classes(model: ModelReport) -> Iterator[Part]:
         yield Figure("Calibration", drawn, note=note, is_half=True)
     texts: Texts = dict.fromkeys(("recall", "precision"), lambda value: percent(value / 100))
     table = table.rename(columns={"label": "class", "auroc": "AUROC"})
-    yield Table.of("Recall and precision by class", table, texts, is_open=True)
+    listed = Table.of("Recall and precision by class", table, texts, is_open=True)
+    yield _with_rare_classes(listed, model)
+
+
+def _with_rare_classes(table: Table, model: ModelReport) -> Table:
+    """Return a table of classes with a note on the classes that it does not list."""
+    n_rare = model.n_rare_classes
+    rare = f"{n_rare:,} class{'es' if n_rare > 1 else ''} with fewer than {FEWEST_ROWS} rows"
+    return replace(table, note=f"{table.note} Not listed: {rare}.".lstrip()) if n_rare else table
 
 
 def _against_perfect(bins: pd.DataFrame, x: str, y: str, name: str) -> Any:
@@ -232,7 +241,8 @@ def data_section(report: StudyReport) -> Iterator[Section]:
         parts.append(Text(report.notes))
     if "classes" in model.tables:
         counts = model.tables["classes"][["label", "training_rows"]]
-        parts.append(Table.of("Classes", counts.rename(columns={"label": "class"})))
+        listed = Table.of("Classes", counts.rename(columns={"label": "class"}))
+        parts.append(_with_rare_classes(listed, model))
     if "columns" in model.tables:
         texts = {"missing": lambda share: percent(share) if share else "-"}
         parts.append(Table.of("Columns", model.tables["columns"], texts, is_open=True))

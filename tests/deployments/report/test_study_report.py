@@ -173,12 +173,18 @@ def test_notes_name_values_of_the_data_only_on_request(tmp_path) -> None:
     notes = (
         "column a holds strings, such as 'Ann'; see Ann",
         "a table, numbers from 1.5 to 9 in y",
+        "reading t.csv: 9 rows, 2 columns; classes a: 7, Ann: 2",
+        "1 class with 2 rows (Ann: 2) cannot be held out",
+        "the rarest class, Ann, has 22% of the rows",
     )
     Ledger(store.database).update_study("s", result=StudyFacts(notes=notes).to_json())
     named, hidden = (study_report(store, "s", rare_values=on).notes for on in (True, False))
     store.close()
     assert tuple(named) == notes
-    assert hidden == ["column a holds strings", "a table, numbers in y"]
+    assert hidden == [
+        "column a holds strings", "a table, numbers in y", "reading t.csv: 9 rows, 2 columns",
+        "1 class with 2 rows cannot be held out", "the rarest class has 22% of the rows",
+    ]  # fmt: skip
 
 
 FOLDS = (18.0, 20.0, 22.0)

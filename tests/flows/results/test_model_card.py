@@ -19,7 +19,7 @@ from prefect_tune.flows.results.model_card import CardFacts, QualityOnTest, mode
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.final.quality import LossInterval
+from prefect_tune.tasks.final.quality import LossInterval, class_quality
 from prefect_tune.tasks.objective.metric import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
 
@@ -118,6 +118,16 @@ def test_card_of_a_classification_ensemble_equals_the_golden_file(file_regressio
     assert "pipeline_tag" not in header_of(text)
     unknown = card(quality=QualityOnTest(auroc=replace(auroc, low=None, high=None)))
     assert "0.812." in unknown
+
+
+@pytest.mark.parametrize("fewest", [1, 10])
+def test_card_names_rare_classes_only_on_request(fewest) -> None:
+    y = np.repeat([0, 1, 2], [2, 48, 50]).astype(np.int32)
+    people = replace(HOUSES, y=y, classes=("Ann", "a", "b"))
+    quality = QualityOnTest(classes=class_quality(y, y, people.classes))
+    text = card(dataset=people, quality=quality, fewest=fewest)
+    assert text.count("`Ann`") == (2 if fewest == 1 else 0)
+    assert ("and 1 class with fewer than 10 rows" in text) == (fewest == 10)
 
 
 @pytest.mark.parametrize(

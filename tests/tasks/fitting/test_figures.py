@@ -21,6 +21,7 @@ from prefect_tune.tasks.final.figures import (
     column_effects,
     dependence,
     described_columns,
+    named_classes,
 )
 from prefect_tune.tasks.final.quality import (
     calibration,
@@ -180,6 +181,13 @@ def test_columns_of_a_table_have_effects_and_dependence() -> None:
     assert day["score"].std() == pytest.approx(0.0)
     assert set(day["value"]) <= set(X[columns[2].features[0]])  # rounded days are other dates
     assert day["value"].is_unique
+
+
+def test_rare_classes_are_not_named_unless_there_are_two() -> None:
+    y = np.repeat([0, 1, 2], [10, 9, 30])
+    assert named_classes(y, 3, fewest=10).tolist() == [2, 0]
+    assert named_classes(y, 3, fewest=1).tolist() == [2, 0, 1]
+    assert named_classes(y[:19], 2, fewest=10).tolist() == [0, 1]
 
 
 def test_rare_values_are_not_named() -> None:
