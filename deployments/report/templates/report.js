@@ -75,7 +75,23 @@
     if (value === null || typeof value !== "object") return value;
     return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, painted(v, style)]));
   };
-  const layoutOf = (plot, style, width) => {
+  // A title longer than its axis goes on two lines. Longer titles and words are cut in the middle.
+  const characterWidth = 7.5, narrow = 640;
+  const shortened = (text, n) => (text.length > n ? `${text.slice(0, Math.ceil(n / 2))}…${text.slice(1 - Math.floor(n / 2))}` : text);
+  const wrapped = (text, n) => {
+    const lines = [""];
+    for (const word of shortened(unescaped(text), Math.floor(1.6 * n)).split(/(?<=[ _])/)) {
+      if (lines.at(-1) && (lines.at(-1) + word).length > n) lines.push("");
+      lines[lines.length - 1] += shortened(word, n);
+    }
+    return lines.map(escaped).join("<br>");
+  };
+  const fitted = (axis, name, room, labels) => {
+    const title = axis.title?.text ? { ...axis.title, text: wrapped(axis.title.text, Math.floor(room / characterWidth)) } : axis.title;
+    const ticktext = axis.ticktext?.map((text) => escaped(shortened(unescaped(text), Math.floor(labels / characterWidth))));
+    return { ...axis, ...(title && { title }), ...(ticktext && { ticktext }), ...(name.startsWith("x") && { nticks: Math.max(3, Math.floor(room / 45)) }) };
+  };
+  const layoutOf = (plot, style, width, box) => {
     const named = (name) => style.getPropertyValue(name).trim();
     const font = { family: "system-ui, sans-serif", size: 13, color: named("--ink") };
     const layout = {
@@ -91,7 +107,10 @@
       hoverlabel: { bgcolor: named("--card"), bordercolor: named("--line"), font, align: "left" },
     };
     if (width) layout.width = width;
+    const across = width ?? box.clientWidth, labels = across * (across < narrow ? 0.4 : 0.6);
+    const room = { x: across - (layout.yaxis?.ticktext ? labels : 100), y: box.clientHeight - 100 };
     for (const axis of Object.keys(layout).filter((key) => /^[xy]axis/.test(key))) {
+      layout[axis] = fitted(layout[axis], axis, room[axis[0]], labels);
       const automargin = axis.startsWith("x") ? "bottom" : "left";
       layout[axis] = { automargin, gridcolor: named("--grid"), linecolor: named("--line"), zeroline: false, ...layout[axis] };
     }
@@ -106,7 +125,8 @@
       visible: figure.hidden_?.has(trace.legendgroup ?? trace.name) ? "legendonly" : true,
     }));
     const config = { displayModeBar: false, responsive: true, showTips: false };
-    Plotly.react(figure.querySelector(".plot"), traces, layoutOf(plot, style, width), config);
+    const box = figure.querySelector(".plot");
+    Plotly.react(box, traces, layoutOf(plot, style, width, box), config);
     if (!figure.isDrawn) showLegend(figure);
     figure.isDrawn = true;
   }
@@ -137,6 +157,7 @@
     }
   }
   const unescaped = (text) => text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
+  const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
   // Draw figures one by one, near ones first, and all before printing.
   const waiting = new Set();

@@ -20,6 +20,17 @@ pytestmark = [
 ]
 DESK = {"width": 1366, "height": 768}
 LIMIT_MS = 120_000
+CLIPPED = """() => [...document.querySelectorAll(".plot")].flatMap((plot) => {
+  const box = plot.getBoundingClientRect();
+  return [...plot.querySelectorAll(".xtitle, .ytitle, .ytick text")]
+    .filter((text) => {
+      const own = text.getBoundingClientRect();
+      return own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1 ||
+        own.bottom > box.bottom + 1;
+    })
+    .map((text) => text.textContent);
+})"""
+"""Texts of axes that are not entirely within their figure."""
 UNFOLD = "(is_open) => document.querySelectorAll('details').forEach((d) => { d.open = is_open; })"
 
 
@@ -119,6 +130,10 @@ def test_page_with_hostile_names_runs_no_script_and_is_accessible(chromium, tmp_
         page.get_by_role("button", name="Dark mode").click()
     page.set_viewport_size({"width": 360, "height": 780})
     page.wait_for_function("document.documentElement.scrollWidth === 360")
+    page.reload()
+    page.wait_for_selector("html[data-figures=drawn]")
+    clipped = page.evaluate(CLIPPED)
+    assert clipped == []
     assert made_up.said == []
     assert {url for url in made_up.asked_for if not url.startswith("data:")} == {page.url}
     assert page.locator("img").count() == 0
