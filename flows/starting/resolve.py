@@ -86,7 +86,7 @@ def resolve(
     elif fixed_test is not None:
         fixed_test = fixed_test or identity_columns(dataset)
     split = split_of(given, dataset, fixed_test)
-    check_constraints(given.bounds, dataset, split)
+    group_notes = check_constraints(given.bounds, dataset, split)
     metric, notes = find_metric(request, dataset, dataset.y[split.is_training])
     limits = tuple(bounded.constraint for bounded in given.bounds)
     objective = study_objective(
@@ -148,7 +148,7 @@ def resolve(
         text = f"the data is large: one holdout of {given.holdout:.1%} of the training rows"
         text += f" replaces {_DEFAULT_FOLDS} folds (override with --folds)"
         notes.append(Note(text, "holdout"))
-    notes += [*_class_notes(dataset, split, metric), *input_notes]
+    notes += [*_class_notes(dataset, split, metric), *map(Note, group_notes), *input_notes]
     if given.bounds and not method_named(method).honors_constraints:
         honoring = " or ".join(m.name for m in METHODS.without_plugins() if m.honors_constraints)
         text = f"{method} ignores constraints while searching; they only choose among its trials"

@@ -21,6 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.documents import UnknownName
+from prefect_tune.optimizers.method import counted
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
@@ -94,9 +95,12 @@ def parse_constraint(text: str) -> QuantityBound:
     return bounded
 
 
-def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: Split) -> None:
-    """Raise BadInput or UnknownName if a quantity cannot be measured or is bounded twice."""
-    quantities = [bounded.quantity for bounded in bounds]
+def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: Split) -> list[str]:
+    """Return a note on the rows of the smallest group for each quantity that compares groups.
+
+    Raises BadInput or UnknownName if a quantity cannot be measured or is bounded twice.
+    """
+    quantities, notes = [bounded.quantity for bounded in bounds], list[str]()
     for position, quantity in enumerate(quantities):
         check_measurable(quantity, dataset)
         if quantity in quantities[:position]:
@@ -104,6 +108,8 @@ def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: 
         if not quantity.column or dataset.columns is None:
             continue
         numbers, names = groups_of(dataset.columns[quantity.column], quantity.bins)
+        least = counted(int(np.bincount(numbers[numbers >= 0]).min()), "row")
+        notes.append(f"{quantity.text}: the smallest of {len(names)} groups has {least}")
         by_fold = [set(numbers[split.held_out(k)].tolist()) - {-1} for k in range(split.n_folds)]
         if min(map(len, by_fold)) < 2:
             rare = set(range(len(names))) - set.intersection(*by_fold)
@@ -113,6 +119,7 @@ def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: 
                 f"(missing in one or another: {shown_columns(names[i] for i in sorted(rare))})",
                 "use wider groups, fewer --folds or a larger --holdout",
             )
+    return notes
 
 
 def check_measurable(quantity: Quantity, dataset: Dataset) -> None:

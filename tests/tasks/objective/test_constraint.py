@@ -236,3 +236,7 @@ def test_error_names_groups_missing_from_a_fold() -> None:
     split = Split(np.array([0, 1, 0, 1, 0, TEST, 2]), 3, 0)
     with pytest.raises(BadInput, check=lambda e: "a, c" in e.reason):
         check_constraints([parse_constraint("group_gap(group)<=1")], table, split)
+    held_out = Split(np.array([0, 1, 0, 1, TEST, 0, 1]), 2, 0)
+    table = dataset(pd.DataFrame({"group": pd.Categorical(list("aabbccb"))}))
+    notes = check_constraints([parse_constraint("group_gap(group)<=1")], table, held_out)
+    assert notes == ["group_gap(group): the smallest of 3 groups has 2 rows"]
