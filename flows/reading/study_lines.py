@@ -142,7 +142,9 @@ def _line(*parts: str, tone: Tone = "plain", depth: int = 0) -> StudyLine:
 
 
 def _pipeline(trial: ChosenTrial) -> Iterator[StudyLine]:
-    return (_line(text, depth=1) for text in pipeline_lines(trial.configuration))
+    steps = trial.configuration
+    used = {step: choice for step, choice in steps.items() if choice["algorithm"] != "none"}
+    return (_line(text, depth=1) for text in pipeline_lines(used or steps))
 
 
 def _tested(view: StudyView, loss: float | None, between: str = ";") -> tuple[str, ...]:
