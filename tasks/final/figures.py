@@ -130,9 +130,8 @@ def column_effects(  # noqa: PLR0917
     `scores_of` evaluate predictions for the given rows. After `seconds` of CPU time, no more codes
     are permuted, but the first code always is. Each row of the result describes a column of a code,
     strongest code first: the increase in loss (`strength`) when all columns of the code are
-    permuted together, its standard deviation over permutations (`spread`), the `direction` of the
-    column from -1 to 1 (nan for a category, a constant, or multiple scores), and the code's number
-    of columns.
+    permuted together, its standard deviation over permutations (`spread`), and the `direction` of
+    the column from -1 to 1 (nan for a category, a constant, or multiple scores).
     """
     deadline, rng = process_time() + seconds, np.random.default_rng(seed)
     predicted, n = _predicted(given.model, given.matrix, classes), given.matrix.shape[0]
@@ -153,7 +152,7 @@ def column_effects(  # noqa: PLR0917
             break
         permuted = _predicted(given.model, given.with_rows(columns, orders), classes)
         rises = [loss_of(permuted.take(rows)) - loss for rows in repeats]
-        sums = {"strength": np.mean(rises), "spread": np.std(rises), "n_columns": len(columns)}
+        sums = {"strength": np.mean(rises), "spread": np.std(rises)}
         shown = columns[:_MOST_COLUMNS]
         names = {"code": code, "column": [given.names[i] for i in shown]}
         effects.append(pd.DataFrame({**names, "direction": direction[shown], **sums}))

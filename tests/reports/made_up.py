@@ -68,12 +68,12 @@ def judged() -> ModelReport:
     """Return a model of patient events, with hostile codes and descriptions."""
     effects = pd.DataFrame(
         [
-            (NASTY, f"{NASTY}: count", 0.4, 0.12, 0.01, 2, f"{NASTY} {'long ' * 30}"),
-            (NASTY, f"{NASTY}: mean, 30 days", None, 0.12, 0.01, 2, f"{NASTY} {'long ' * 30}"),
-            ("LAB//1", "LAB//1: last", -0.3, 0.05, 0.002, 1, "Sodium"),
-            ("age, years", "age, years", 0.001, 0.01, 0.001, 1, ""),
+            (NASTY, f"{NASTY}: count", 0.4, 0.12, 0.01, f"{NASTY} {'long ' * 30}"),
+            (NASTY, f"{NASTY}: mean, 30 days", None, 0.12, 0.01, f"{NASTY} {'long ' * 30}"),
+            ("LAB//1", "LAB//1: last", -0.3, 0.05, 0.002, "Sodium"),
+            ("age, years", "age, years", 0.001, 0.01, 0.001, ""),
         ],
-        columns=["code", "column", "direction", "strength", "spread", "n_columns", "description"],
+        columns=["code", "column", "direction", "strength", "spread", "description"],
     )
     y = np.arange(120) % 3 > 1
     score = np.linspace(0.1, 0.6, 120) + 0.3 * y
@@ -131,7 +131,7 @@ def of_table() -> ModelReport:
             "classes": classes.assign(training_rows=[150, 100, 50]),
             "confusion": pd.DataFrame({"actual": ["a", "b"], "predicted": ["a", "b"], "rows": 45}),
             "curves": class_curve(y == 1, y * 0.5).assign(label="b"),
-            "effects": pd.DataFrame({**effects, "spread": 0.1, "n_columns": 1, "description": ""}),
+            "effects": pd.DataFrame({**effects, "spread": 0.1, "description": ""}),
             "dependence": pd.concat(
                 map(pd.DataFrame, ({**curve, "value": [20.0, 60.0]}, place, since))
             ),
