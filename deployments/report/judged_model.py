@@ -53,6 +53,7 @@ _SAMPLE = {"events": 2_000, "table": 500}
 _SECONDS = {"events": 5.0, "table": 0.5}
 """CPU seconds after which no further codes or columns are permuted, by kind of data."""
 _DEPENDENCE_ROWS = 100
+_NUMBER_METRICS = ("r2", "neg_mean_absolute_error", "neg_root_mean_squared_error")
 _MOST_CURVES, _MOST_CONFUSED, _MOST_DEPENDENCES = 6, 12, 5
 """Maximum numbers of classes with curves, classes in the confusion matrix, and dependence plots."""
 
@@ -175,7 +176,9 @@ class _TestRows:
         report, dataset, rows, n_classes = self._report, self._dataset, self._rows, len(self._names)
         found, y, positive = predicted(model, dataset, rows), dataset.y[rows], self._metric.positive
         groups = None if dataset.groups is None else dataset.groups[rows]
-        also = ("auroc", "neg_brier_score") if report.classes and found.score is not None else ()
+        also: Sequence[str] = () if n_classes else _NUMBER_METRICS
+        if report.classes and found.score is not None:
+            also = ("auroc", "neg_brier_score")
         metrics = [self._metric, *(metric_named(name, positive) for name in also)]
         judge = partial(loss_with_interval, n_classes=n_classes, seed=self._seed)
         report.intervals = {metric.name: judge(metric, y, found, groups) for metric in metrics}
@@ -246,7 +249,9 @@ class _TestRows:
             labels = self._names[answers] if n_classes else [""]
             curves = [dependence(given, column, *judge, labels) for column in shown]
             report.tables["dependence"] = pd.concat(curves)
-        report.tables["effects"] = effects.assign(description=described)
+        is_text = effects["code"].isin([one.name for one in self._columns if one.kind == "text"])
+        direction = effects["direction"].mask(is_text)  # values of hashed words mean nothing
+        report.tables["effects"] = effects.assign(description=described, direction=direction)
 
 
 def _reason(error: Exception) -> str:

@@ -124,6 +124,7 @@ class Threshold:
         rows: Thresholds in ascending order, each with the numbers of rows of both classes that
             reach the threshold.
         start: Position of the threshold that is shown first.
+        note: Note below the matrix.
     """
 
     title: str
@@ -131,6 +132,7 @@ class Threshold:
     totals: Sequence[int]
     rows: Sequence[Sequence[float]]
     start: int
+    note: str = ""
 
     kind = "threshold"
 

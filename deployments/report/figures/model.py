@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
-from math import isnan, sqrt
+from math import isnan, nan, sqrt
 from typing import Any
 
 import pandas as pd
@@ -31,6 +31,8 @@ from prefect_tune.tasks.final.figures import FEWEST_ROWS
 _MOST_CODES, _MOST_COLUMNS = 20, 4
 _NO_EFFECT = 1e-3
 """Share of the largest effect below which a column gets no line."""
+_COLORS = {1.0: "c0", -1.0: "c3", 0.0: "c1", nan: "muted"}
+"""Colors of directions."""
 _UNEQUAL = 1.2
 """Ratio of class sizes above which balanced weights shift the probabilities noticeably."""
 _SHARES = {"range": [-0.02, 1.02], "tickformat": ".0%"}
@@ -49,7 +51,10 @@ def quality_section(report: StudyReport) -> Iterator[Section]:
     elif model.problem:
         note = f"The model could not be judged: {model.problem}."
     elif not model.n_rows:
-        note = "The study has no test rows. --test or --test-size holds rows back for a test."
+        note = (
+            "The study has no test rows, so the quality of the model and the effects of its "
+            "inputs are unknown. --test or --test-size holds rows back for a test."
+        )
     else:
         note = f"There is no final model: {report.summary.no_model or 'the search has not ended'}."
     yield Section("quality", "Quality on the test rows", note, parts)
@@ -80,7 +85,7 @@ def _measures(report: StudyReport) -> Iterator[Part]:
     note = f"{counted(model.n_rows, 'test row')}."
     if drawn := [found for found in known.values() if found.n_draws]:
         units = counted(drawn[0].n_units, model.units.removesuffix("s"))
-        note += f" Intervals come from bootstraps of {units}, or are Wilson's."
+        note += f" Intervals are bootstrap intervals over {units}, or Wilson's for shares of rows."
     yield Table("Measures", ["measure", "value", "95% interval"], rows, is_open=True, note=note)
 
 
@@ -90,19 +95,25 @@ def _classes(model: ModelReport) -> Iterator[Part]:
         return
     table, n_shown = tables["classes"], tables["confusion"]["actual"].nunique()
     n_classes = len(table) + model.n_rare_classes
-    if not model.classes:
+    if model.classes and not curves.empty:
+        totals = table.set_index("label")["test_rows"].loc[[*model.classes]].tolist()
+        start = int(curves["threshold"].searchsorted(0.5 if "calibration" in tables else 0.0))
+        rows, note = curves[["threshold", "found", "false"]].to_numpy().tolist(), ""
+        if start == len(rows) - 1:
+            start = int((curves["recall"] - curves["false_positive_rate"]).argmax())
+            note = (
+                f"The model predicts {model.classes[0]} for all test rows. The slider starts at "
+                "the score with the best balanced accuracy."
+            )
+        yield Threshold("Confusion matrix", model.classes, totals, rows, start, note)
+    elif n_shown:
         counts = tables["confusion"].pivot_table("rows", "actual", "predicted", fill_value=0)
         style = {"text_auto": True, "aspect": "auto", "template": "none"}
         style["color_continuous_scale"] = ["var(--card)", "var(--c4)"]
         drawn = px.imshow(counts, **style).update_coloraxes(showscale=False)
         drawn.update_xaxes(type="category").update_yaxes(type="category")
-        note = f"The {n_shown} most frequent of {n_classes} classes."
+        note = f"The {n_shown} most frequent of {n_classes} classes." * (n_shown < n_classes)
         yield Figure("Confusion matrix", drawn, 400, note, is_half=True)
-    elif not curves.empty:
-        totals = table.set_index("label")["test_rows"].loc[[*model.classes]].tolist()
-        start = int(curves["threshold"].searchsorted(0.5 if "calibration" in tables else 0.0))
-        rows = curves[["threshold", "found", "false"]].to_numpy().tolist()
-        yield Threshold("Confusion matrix", model.classes, totals, rows, start)
     if not curves.empty:
         names = {"false_positive_rate": "false positive rate", "label": "class"}
         axes = {"color": "label", "labels": names, "hover_data": ["threshold"], **STYLE}
@@ -118,7 +129,7 @@ def _classes(model: ModelReport) -> Iterator[Part]:
         drawn = _against_perfect(tables["calibration"], "predicted", "observed", "model")
         drawn.update_xaxes(title=f"predicted probability of {model.classes[1]}", tickformat=".0%")
         drawn.update_yaxes(title=f"share of {model.classes[1]}", tickformat=".0%")
-        note = "Equally many test rows in each bin, with Wilson's 95% intervals."
+        note = "Each bin has equally many test rows. The bars are Wilson's 95% intervals."
         yield Figure("Calibration", drawn, note=note, is_half=True)
     texts: Texts = dict.fromkeys(("recall", "precision"), lambda value: percent(value / 100))
     table = table.rename(columns={"label": "class", "auroc": "AUROC"})
@@ -147,16 +158,24 @@ def _numbers(model: ModelReport) -> Iterator[Part]:
         return
     bins, by_actual = model.tables["by_predicted"], model.tables["by_actual"]
     drawn = _against_perfect(bins, "predicted", "actual", "mean and middle 80%")
-    note = "Equally many test rows in each bin of predicted numbers."
+    note = "Each bin of predicted numbers has equally many test rows."
     yield Figure("Predicted against actual", drawn, note=note, is_half=True)
     drawn = px.line(model.tables["residuals"], x="residual", y="rows", line_shape="hvh", **STYLE)
     drawn.update_traces(fill="tozeroy").update_xaxes(title="actual minus predicted")
-    yield Figure("Residuals", drawn, note="Without the outermost 1% of the rows.", is_half=True)
+    yield Figure(
+        "Residuals", drawn, note="The 0.5% of rows at each end is not shown.", is_half=True
+    )
     labels = {"error": "mean absolute error"}
     drawn = px.line(by_actual, x="actual", y="error", markers=True, labels=labels, **STYLE)
     drawn.update_yaxes(rangemode="tozero")
     yield Figure("Error by size of the actual number", drawn, is_half=True)
-    yield Table.of("Errors by size of the actual number", by_actual)
+    names = {
+        "error": "mean absolute error",
+        "n": "rows",
+        "low": "10th percentile",
+        "high": "90th percentile",
+    }
+    yield Table.of("Errors by size of the actual number", by_actual.rename(columns=names))
 
 
 def uses_section(report: StudyReport) -> Iterator[Section]:
@@ -164,8 +183,9 @@ def uses_section(report: StudyReport) -> Iterator[Section]:
     model, title, words = report.model, "What the model uses", LossWords(report.model.measure)
     what = "code" if report.summary.is_of_events else "column"
     if "effects" not in model.tables:
-        why = model.problem or "this needs a final model and test rows"
-        yield Section("uses", title, f"The effects of {what}s could not be measured: {why}.")
+        if model.is_judged and model.problem:
+            why = f"The effects of {what}s could not be measured: {model.problem}."
+            yield Section("uses", title, why)
         return
     effects = model.tables["effects"]
     least = _NO_EFFECT * max(effects["strength"].max(), 0.0)
@@ -181,14 +201,17 @@ def uses_section(report: StudyReport) -> Iterator[Section]:
     # Two codes may have the same description.
     is_named = (first["description"] != "") & ~first["description"].duplicated(keep=False)
     labels = first["description"].map(lambda text: clipped(text, 60)).where(is_named, first["code"])
-    axes = {"x": strength, "color": "higher values mean", "error_x": "±"}
+    axes: dict[str, Any] = {"x": strength, "color": "higher values mean", "error_x": "±"}
+    axes["color_discrete_map"] = {
+        _meaning(model, value): f"var(--{color})" for value, color in _COLORS.items()
+    }
     drawn = bars(first.assign(label=labels), "label", **axes)
     one_fold = " (one fold)" if report.summary.model_of_folds else ""
     note = (
-        f"Measured with the model of trial {model.effects_of}{one_fold} on "
-        f"{counted(model.n_sample, 'test row')}, for {n_measured} of "
-        f"{counted(model.n_codes, what)}: the values of a {what} are permuted among rows, three "
-        f"times. A {what} that matters to the model need not cause the outcome."
+        f"The strength of a {what} is the mean {strength} when its values are permuted among "
+        f"{counted(model.n_sample, 'test row')}, three times. It was measured for {n_measured} of "
+        f"{counted(model.n_codes, what)} with the model of trial {model.effects_of}{one_fold}. A "
+        f"{what} that matters to the model need not cause the outcome."
     )
     figure = Figure(f"Strength by {what}", drawn, 110 + 26 * len(first))
     listed = table.groupby("code", sort=False).head(_MOST_COLUMNS)
@@ -201,7 +224,7 @@ def uses_section(report: StudyReport) -> Iterator[Section]:
 
 def _meaning(model: ModelReport, direction: float) -> str:
     if isnan(direction):
-        return "no order"
+        return "no direction"
     if abs(direction) < 2 / sqrt(model.n_sample):
         return "unclear"
     if model.classes:
@@ -232,8 +255,8 @@ def data_section(report: StudyReport) -> Iterator[Section]:
     model, parts = report.model, list[Part]()
     note = (
         f"{counted(model.n_training, 'training row')} and {counted(model.n_rows, 'test row')}. "
-        f"Values of fewer than {FEWEST_ROWS} rows or patients are not named; --rare-values names "
-        "them."
+        f"Values of fewer than {FEWEST_ROWS} rows or patients are not named unless the report is "
+        "made with --rare-values."
     )
     if not model.n_training:
         note = f"The data cannot be read: {model.problem}."

@@ -110,7 +110,7 @@ def _importance(report: StudyReport) -> Iterator[Part]:
         yield Figure(title, drawn, 120 + 26 * len(shown), note)
         yield Table.of(title, drops)
     elif found.n_configurations:
-        reason = f"{title}: not known yet. {learned} with a comparable result, and {found.reason}."
+        reason = f"{title} is unknown: {learned} with comparable results, and {found.reason}."
         weak = "" if found.r2 is None else f" A random forest predicts only {predicted}."
         yield Text([reason + weak])
 
@@ -195,7 +195,7 @@ def _step_times(report: StudyReport) -> Iterator[Part]:
     drawn = bars(seconds, "step", x="seconds", color="kind")
     texts: Texts = dict.fromkeys(("made_seconds", "load_seconds"), format_seconds)
     texts = {**texts, "saved_seconds": saved_text}
-    note = "A saved second is a second that repeating the step would have taken."
+    note = "Seconds saved by the cache are those that rerunning the steps would have taken."
     yield Figure("Seconds by step, all trials together", drawn, 120 + 32 * len(times), note)
     yield Table.of("Steps of all folds of all trials", times, texts)
 

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,10 @@ from prefect_tune.deployments.report.page import Command, Figure, ReportPage, Se
 from prefect_tune.deployments.report.study_page import study_page, verdict
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.comparison.standings import standings
+from prefect_tune.tasks.final.quality import class_curve
 
+SCORED = ("curves", "calibration")
+"""Tables of a model that need scores."""
 N_FEW = 200
 """Trials of a report that is compared with a file."""
 
@@ -151,7 +155,8 @@ def test_reason_replaces_figures_of_the_model(changes, reason) -> None:
     report = full(N_FEW)
     model = replace(report.model, **{"tables": {}, **changes})
     sections = sections_of(replace(report, model=model))
-    shown = [sections[name] for name in ("quality", "uses", "data")]
+    assert "uses" not in sections
+    shown = [sections[name] for name in ("quality", "data")]
     assert any(reason in section.note for section in shown)
     assert not [part for section in shown for part in section.parts if isinstance(part, Figure)]
 
@@ -166,7 +171,7 @@ def test_reason_replaces_importance_of_choices() -> None:
 def test_study_without_a_model_names_the_reason() -> None:
     sections = sections_of(replace(failed(), model=ModelReport(n_training=9, n_rows=3)))
     assert "no final model" in sections["quality"].note
-    assert "needs a final model" in sections["uses"].note
+    assert "uses" not in sections
 
 
 @pytest.mark.parametrize("loss", [25.0, 26.0])
@@ -175,7 +180,9 @@ def test_verdict_shows_an_interval_only_for_the_displayed_loss(loss) -> None:
     tested = replace(report, summary=replace(report.summary, test_loss=loss))
     assert ("95% interval" in verdict(tested)) == (loss == 25.0)  # others are left out of the loss
     untested = replace(report, summary=replace(report.summary, test_loss=None))
-    assert "no test rows" in verdict(untested)
+    assert "test rows not scored" in verdict(untested)
+    model = replace(report.model, n_rows=0)
+    assert "no test rows" in verdict(replace(untested, model=model))
 
 
 @pytest.mark.parametrize("target", ["classes", "numbers"])
@@ -183,8 +190,50 @@ def test_page_of_a_model_of_a_table_equals_the_golden_file(file_regression, targ
     model = made_up.of_table() if target == "classes" else made_up.of_numbers()
     summary = replace(SUMMARY, is_of_events=False)
     page = study_page(replace(full(N_FEW), model=model, summary=summary))
-    kept = replace(page, lines=(), commands=(), sections=page.sections[:3])
+    shown = [s for s in page.sections if s.id in {"quality", "uses", "data"}]
+    kept = replace(page, lines=(), commands=(), sections=shown)
     file_regression.check(parsed(kept).lines, extension=".txt")
+
+
+def figure_of(report: StudyReport, section: str, title: str) -> Any:
+    [figure] = [p for p in sections_of(report)[section].parts if getattr(p, "title", "") == title]
+    return figure
+
+
+def test_confusion_matrix_without_scores_counts_predicted_classes() -> None:
+    report = full(N_FEW)
+    tables = {name: t for name, t in report.model.tables.items() if name not in SCORED}
+    report = replace(report, model=replace(report.model, tables=tables))
+    matrix = figure_of(report, "quality", "Confusion matrix")
+    assert matrix.plot.data[0].z.sum() == report.model.tables["confusion"]["rows"].sum()
+    assert matrix.note == ""
+
+
+@pytest.mark.parametrize("highest", [0.4, 0.9])
+def test_slider_starts_where_some_rows_are_found(highest) -> None:
+    report, y = full(N_FEW), np.arange(120) % 3 > 1
+    curves = class_curve(y, highest * (0.5 + y / 2)).assign(label=NASTY)
+    tables = report.model.tables | {"curves": curves}
+    report = replace(report, model=replace(report.model, tables=tables))
+    matrix = figure_of(report, "quality", "Confusion matrix")
+    threshold, found, false = matrix.rows[matrix.start]
+    assert threshold == (0.5 if highest == 0.9 else pytest.approx(0.4))
+    assert (found, false) == (40, 0)
+    assert ("predicts no for all" in matrix.note) == (highest == 0.4)
+
+
+def test_direction_has_the_same_color_in_all_reports() -> None:
+    report, colors = full(N_FEW), []
+    effects = report.model.tables["effects"]
+    for direction in (0.4, -0.4):
+        changed = effects.assign(direction=[direction, None, -direction, 0.0])
+        tables = report.model.tables | {"effects": changed}
+        figure = figure_of(
+            replace(report, model=replace(report.model, tables=tables)), "uses", "Strength by code"
+        )
+        colors.append({trace.name[0]: trace.marker.color for trace in figure.plot.data})
+    assert colors[0] == colors[1]
+    assert len(set(colors[0].values())) == len(colors[0]) == 3
 
 
 def test_page_counts_classes_and_columns_beyond_the_rows_shown() -> None:
