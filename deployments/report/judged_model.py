@@ -192,7 +192,8 @@ class _TestRows:
         report.tables["classes"] = report.tables["classes"].merge(quality)
         shown = self._names[self._by_rows[:_MOST_CONFUSED]]
         pairs = pd.DataFrame({"actual": self._names[y], "predicted": self._names[found.label]})
-        counts = pairs[pairs.isin(shown).all(axis=1)].value_counts()
+        both = pd.MultiIndex.from_product([shown, shown], names=["actual", "predicted"])
+        counts = pairs.value_counts().reindex(both, fill_value=0)
         report.tables["confusion"] = counts.rename("rows").reset_index()
         if found.score is None:
             return

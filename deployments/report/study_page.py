@@ -63,10 +63,9 @@ def verdict(report: StudyReport) -> str:
     chance = check.constant_loss if check and check.rows == "test" else view.chance_loss
     baseline = "" if chance is None else f"; baseline {words.of(chance)}"
     if view.test_loss is None:
-        if view.incumbent is None:
-            return "No result yet" if view.state == "running" else "No result"
+        best = view.incumbent and words.named(view.incumbent.loss)
         untested = "test rows not scored" if report.model.n_rows else "no test rows"
-        return f"{words.named(view.incumbent.loss)} on held-out rows; {untested}{baseline}"
+        return f"{best} on held-out rows; {untested}{baseline}" if best else "No result"
     rows = f"on {counted(report.model.n_rows, 'test row')}{baseline}"
     # The loss may exclude test rows that equal training rows.
     if of is None or of.low is None or not isclose(of.loss, view.test_loss):
@@ -80,8 +79,7 @@ def reproduction_section(report: StudyReport) -> Iterator[Section]:
     note = "The same command and seed may give other trials: the method uses measured seconds."
     if again.repeats_itself:
         note = "With one worker and --trials, the same command and seed repeat these trials."
-    purpose = "run the study again, in an empty store or with another --study name"
-    command = Command(shlex.join(again.command), purpose)
+    command = Command(shlex.join(again.command), "Use an empty store or another --study name.")
     facts = pd.DataFrame(again.facts.items(), columns=["name", "value"])
     parts: list[Part] = [Text([again.obstacle]) if again.obstacle else command]
     parts.append(Table.of("Inputs and versions", facts, is_open=True))

@@ -114,9 +114,8 @@ def _rows(table: pd.DataFrame) -> Any:
 
 
 _EXAMPLES = re.compile(
-    r",? such as .*|(?<=numbers) from \S+ to [^\s,;)]+|; classes .*|(?<= rows) \(.*: \d+\)"
-    r"|(?<=the rarest class), .*,(?= has )",
-    re.DOTALL,
+    r"(?s),? such as .*|(?<=numbers) from \S+ to [^\s,;)]+|; classes .*|(?<= rows) \(.*: \d+\)"
+    r"|(?<=the rarest class), .*,(?= has )"
 )
 """Parts of notes that reveal single values or classes of the data."""
 
@@ -142,12 +141,9 @@ def study_report(store: ArtifactStore, name: str, *, rare_values: bool = False) 
     failures = FailureGroups()
     for view in views:
         failures.add(view.number, view.failure)
-    model, check = model_report(store, name, plan, fewest), summary.usefulness
-    if (
-        check
-        and model.n_rare_classes
-        and check.rare_class not in {*model.tables["classes"]["label"]}
-    ):
+    model = model_report(store, name, plan, fewest)
+    check = summary.usefulness if model.n_rare_classes else None
+    if check and check.rare_class not in {*model.tables["classes"]["label"]}:
         summary = replace(summary, usefulness=replace(check, rare_class=None))
     return StudyReport(
         summary=summary,

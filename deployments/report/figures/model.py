@@ -31,7 +31,7 @@ from prefect_tune.tasks.final.figures import FEWEST_ROWS
 _MOST_CODES, _MOST_COLUMNS = 20, 4
 _NO_EFFECT = 1e-3
 """Share of the largest effect below which a column gets no line."""
-_COLORS = {1.0: "c0", -1.0: "c3", 0.0: "c1", nan: "muted"}
+_COLORS = {1.0: "var(--c0)", -1.0: "var(--c3)", 0.0: "var(--c1)", nan: "var(--muted)"}
 """Colors of directions."""
 _UNEQUAL = 1.2
 """Ratio of class sizes above which balanced weights shift the probabilities noticeably."""
@@ -51,10 +51,7 @@ def quality_section(report: StudyReport) -> Iterator[Section]:
     elif model.problem:
         note = f"The model could not be judged: {model.problem}."
     elif not model.n_rows:
-        note = (
-            "The study has no test rows, so the quality of the model and the effects of its "
-            "inputs are unknown. --test or --test-size holds rows back for a test."
-        )
+        note = "The study has no test rows (see --test and --test-size) to judge the model on."
     else:
         note = f"There is no final model: {report.summary.no_model or 'the search has not ended'}."
     yield Section("quality", "Quality on the test rows", note, parts)
@@ -102,9 +99,9 @@ def _classes(model: ModelReport) -> Iterator[Part]:
         if start == len(rows) - 1:
             start = int((curves["recall"] - curves["false_positive_rate"]).argmax())
             note = (
-                f"The model predicts {model.classes[0]} for all test rows. The slider starts at "
-                "the score with the best balanced accuracy."
+                f"The model predicts {model.classes[0]} for all test rows, so the slider starts at "
             )
+            note += "the best balanced accuracy."
         yield Threshold("Confusion matrix", model.classes, totals, rows, start, note)
     elif n_shown:
         counts = tables["confusion"].pivot_table("rows", "actual", "predicted", fill_value=0)
@@ -133,15 +130,12 @@ def _classes(model: ModelReport) -> Iterator[Part]:
         yield Figure("Calibration", drawn, note=note, is_half=True)
     texts: Texts = dict.fromkeys(("recall", "precision"), lambda value: percent(value / 100))
     table = table.rename(columns={"label": "class", "auroc": "AUROC"})
-    listed = Table.of("Recall and precision by class", table, texts, is_open=True)
-    yield _with_rare_classes(listed, model)
+    yield Table.of(f"Recall and precision by class{_unlisted(model)}", table, texts, is_open=True)
 
 
-def _with_rare_classes(table: Table, model: ModelReport) -> Table:
-    """Return a table of classes with a note on the classes that it does not list."""
+def _unlisted(model: ModelReport) -> str:
     n_rare = model.n_rare_classes
-    rare = f"{n_rare:,} class{'es' if n_rare > 1 else ''} with fewer than {FEWEST_ROWS} rows"
-    return replace(table, note=f"{table.note} Not listed: {rare}.".lstrip()) if n_rare else table
+    return f" (not listed: {n_rare:,} with fewer than {FEWEST_ROWS} rows)" if n_rare else ""
 
 
 def _against_perfect(bins: pd.DataFrame, x: str, y: str, name: str) -> Any:
@@ -162,20 +156,12 @@ def _numbers(model: ModelReport) -> Iterator[Part]:
     yield Figure("Predicted against actual", drawn, note=note, is_half=True)
     drawn = px.line(model.tables["residuals"], x="residual", y="rows", line_shape="hvh", **STYLE)
     drawn.update_traces(fill="tozeroy").update_xaxes(title="actual minus predicted")
-    yield Figure(
-        "Residuals", drawn, note="The 0.5% of rows at each end is not shown.", is_half=True
-    )
-    labels = {"error": "mean absolute error"}
+    yield Figure("Residuals", drawn, note="Without 0.5% of the rows at each end.", is_half=True)
+    labels = {"error": "mean absolute error", "n": "rows", "low": "10% below", "high": "10% above"}
     drawn = px.line(by_actual, x="actual", y="error", markers=True, labels=labels, **STYLE)
     drawn.update_yaxes(rangemode="tozero")
     yield Figure("Error by size of the actual number", drawn, is_half=True)
-    names = {
-        "error": "mean absolute error",
-        "n": "rows",
-        "low": "10th percentile",
-        "high": "90th percentile",
-    }
-    yield Table.of("Errors by size of the actual number", by_actual.rename(columns=names))
+    yield Table.of("Errors by size of the actual number", by_actual.rename(columns=labels))
 
 
 def uses_section(report: StudyReport) -> Iterator[Section]:
@@ -202,9 +188,7 @@ def uses_section(report: StudyReport) -> Iterator[Section]:
     is_named = (first["description"] != "") & ~first["description"].duplicated(keep=False)
     labels = first["description"].map(lambda text: clipped(text, 60)).where(is_named, first["code"])
     axes: dict[str, Any] = {"x": strength, "color": "higher values mean", "error_x": "±"}
-    axes["color_discrete_map"] = {
-        _meaning(model, value): f"var(--{color})" for value, color in _COLORS.items()
-    }
+    axes["color_discrete_map"] = {_meaning(model, k): color for k, color in _COLORS.items()}
     drawn = bars(first.assign(label=labels), "label", **axes)
     one_fold = " (one fold)" if report.summary.model_of_folds else ""
     note = (
@@ -264,8 +248,8 @@ def data_section(report: StudyReport) -> Iterator[Section]:
         parts.append(Text(report.notes))
     if "classes" in model.tables:
         counts = model.tables["classes"][["label", "training_rows"]]
-        listed = Table.of("Classes", counts.rename(columns={"label": "class"}))
-        parts.append(_with_rare_classes(listed, model))
+        counts = counts.rename(columns={"label": "class"})
+        parts.append(Table.of(f"Classes{_unlisted(model)}", counts))
     if "columns" in model.tables:
         texts = {"missing": lambda share: percent(share) if share else "-"}
         parts.append(Table.of("Columns", model.tables["columns"], texts, is_open=True))

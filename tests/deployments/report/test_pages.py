@@ -245,7 +245,7 @@ def test_page_counts_classes_and_columns_beyond_the_rows_shown() -> None:
     report = replace(full(N_FEW), model=replace(some, tables=tables, n_rare_classes=2))
     text = parsed(study_page(report)).lines
     assert "The 2 most frequent of 502 classes." in text
-    assert text.count("Not listed: 2 classes with fewer than 10 rows.") == 2
+    assert text.count(" (not listed: 2 with fewer than 10 rows)") == 2
     assert "The first 200 of 500 rows." in text
     assert "The first 200 of 2,000 rows." in text
 
