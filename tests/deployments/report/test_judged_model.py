@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from flow_studies import plan_of, tell
 from sklearn.linear_model import LogisticRegression
@@ -13,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from studies import context_of, store_of
 from worlds import evaluation
 
+from prefect_tune.deployments.report import judged_model as module
 from prefect_tune.deployments.report.judged_model import ModelReport, model_report
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
@@ -21,8 +23,27 @@ from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.catalogue.event_windows import EventWindows
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
-from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.split import REFIT, TEST, Split, load_split
+from prefect_tune.tasks.data.tables import frame_dataset
 from prefect_tune.tasks.final.ensemble import ClassEnsemble
+from prefect_tune.tasks.objective.metric import metric_named
+
+
+class Follows:
+    """A model that returns a column of numbers."""
+
+    def predict(self, X: Any) -> Any:
+        return X["x"].to_numpy()
+
+
+class LevelOf:
+    """A model of three classes without scores."""
+
+    classes_ = np.array(["Ann", "high", "low"], dtype=object)
+
+    def predict(self, X: Any) -> Any:
+        return np.where(X["x"] > 0, "high", "low").astype(object)
 
 
 class Fails:
@@ -89,6 +110,44 @@ def test_model_is_judged_on_the_test_rows_with_patients_as_units(study) -> None:
     assert (of_a["strength"] > 0).all()
     assert of_a["direction"].iloc[0] > 0.5
     assert set(tables["coverage"].iloc[0][["patients_of_0", "patients_of_1"]]) == {1.0}
+
+
+def table_report(y: Any, model: Any, metric: str, n: int = 400) -> ModelReport:
+    """Return the report of a model of a table with numbers, a free text and 100 test rows."""
+    rng, words = np.random.default_rng(0), [f"word{k}" for k in range(30)]
+    texts = [" ".join(rng.choice(words, 12)) for _ in range(n)]
+    frame = pd.DataFrame({"x": rng.normal(size=n), "text": texts})
+    dataset = frame_dataset(Source("", target="y"), frame.assign(y=y(frame["x"])))
+    split = Split(np.where(np.arange(n) < 100, TEST, np.arange(n) % 3), 3, 0)
+    report = ModelReport()
+    rows = module._TestRows(report, dataset, split, metric_named(metric), 0)
+    rows.describe(10)
+    rows.judge(model)
+    rows.measure_effects(model, [{"trial": 0, "weight": 1.0}])
+    return report
+
+
+def test_numbers_have_three_measures_and_free_text_has_no_direction() -> None:
+    report = table_report(lambda x: x + 1, Follows(), "r2")
+    assert [*report.intervals] == ["r2", "neg_mean_absolute_error", "neg_root_mean_squared_error"]
+    assert report.intervals["neg_mean_absolute_error"].loss == pytest.approx(1.0)
+    direction = report.tables["effects"].groupby("code")["direction"].first()
+    assert direction["x"] > 0.9
+    assert np.isnan(direction["text"])
+
+
+def test_rare_classes_are_in_no_table() -> None:
+    def classes(x: Any) -> Any:
+        named = np.where(x > 0, "high", "low").astype(object)
+        named[[0, 1, 200]] = "Ann"
+        return named
+
+    report = table_report(classes, LevelOf(), "error")
+    assert report.n_rare_classes == 1
+    assert not any("Ann" in table.to_string() for table in report.tables.values())
+    confusion = report.tables["confusion"]
+    assert confusion[["actual", "predicted"]].drop_duplicates().shape == (4, 2)
+    assert confusion["rows"].sum() == 98
 
 
 def test_codes_of_few_patients_are_not_named(study) -> None:
