@@ -86,7 +86,8 @@ class StudyView(ModelFacts):
         store_options: Command-line options that select the store.
         state: State of the study: running, complete, interrupted or failed.
         n_trials: Number of trials that have ended.
-        n_stopped: Number of partial trials, which are complete trials below full fidelity.
+        n_complete: Number of complete trials, including partial trials.
+        n_partial: Number of complete trials below full fidelity.
         n_waiting: Number of running and waiting trials.
         n_begun: Number of configurations started.
         finalists: Trials evaluated on a second split, the best trial first.
@@ -111,7 +112,8 @@ class StudyView(ModelFacts):
     store_options: tuple[str, ...]
     state: str
     n_trials: int
-    n_stopped: int
+    n_complete: int
+    n_partial: int
     n_failed: int
     n_waiting: int
     n_begun: int
@@ -139,7 +141,7 @@ class StudyView(ModelFacts):
     @property
     def counts(self) -> str:
         """Numbers of configurations and trials, as text."""
-        return counts_text(self.n_begun, self.n_trials, self.n_stopped, self.n_failed)
+        return counts_text(self.n_begun, self.n_trials, self.n_partial, self.n_failed)
 
     @property
     def has_ensemble(self) -> bool:
@@ -239,7 +241,8 @@ def read_study(
             store_options=tuple(store_options(store.address)),
             state=study.state,
             n_trials=sum(n for state, n in sums.states.items() if state.is_told),
-            n_stopped=sums.n_partial,
+            n_complete=sums.states[TrialState.COMPLETE],
+            n_partial=sums.n_partial,
             n_failed=sums.states[TrialState.FAILED],
             n_waiting=sum(n for state, n in sums.states.items() if not state.is_told),
             n_begun=len(sums.configurations),

@@ -102,14 +102,16 @@ def counts_text(
 ) -> str:
     """Return the number of configurations, with a limit if given, and of trials by outcome.
 
+    A partial trial is complete too.
+
     >>> counts_text(20, 23, 19, 0)
-    '20 configurations in 23 trials: 4 complete, 19 partial, 0 failed'
+    '20 configurations in 23 trials: 23 complete (19 partial), 0 failed'
     """
     begun = f"{n_begun:,} of " if limit else ""
-    partial = f"{n_partial:,} partial, " if n_partial else ""
+    partial = bracketed(f"{n_partial:,} partial" if n_partial else "")
     return (
         f"{begun}{counted(limit or n_begun, 'configuration')} in {counted(n_trials, 'trial')}: "
-        f"{n_trials - n_partial - n_failed:,} complete, {partial}{n_failed:,} failed"
+        f"{n_trials - n_failed:,} complete{partial}, {n_failed:,} failed"
     )
 
 

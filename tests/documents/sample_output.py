@@ -26,7 +26,8 @@ def study_output() -> str:
     """Return the lines of a study of a table, as `run` prints them at the end."""
     view = study_view(
         study="responders", method="flash", metric="auroc", incumbent=BEST, model_trial=BEST,
-        n_trials=28, n_stopped=19, n_failed=0, n_begun=20, n_waiting=0, constraints={},
+        n_trials=28, n_complete=28, n_partial=19, n_failed=0, n_begun=20, n_waiting=0,
+        constraints={},
         test_loss=0.193, single_best_test_loss=0.193, chance_loss=0.5,
         ensemble={"kind": "single", "members": [{"trial": 0, "weight": 1.0}]},
         decisions={"race": {"begun": 20, "stopped": 11}},

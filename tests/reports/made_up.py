@@ -38,7 +38,7 @@ def choice(algorithm: str, **values: Any) -> dict[str, Any]:
 CONFIGURATION = {"rescale": choice("none"), "fit model": choice("tree", depth=3, note=NASTY)}
 SUMMARY = study_view(
     study="made-up", method="flash", data=f"s3://me:secret@bucket/{NASTY}", n_trials=N,
-    n_stopped=40, n_failed=30, n_waiting=0, n_begun=N - 40,
+    n_complete=N - 30, n_partial=40, n_failed=30, n_waiting=0, n_begun=N - 40,
     incumbent={
         "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
         "configuration": CONFIGURATION,
@@ -232,7 +232,8 @@ def leads(*rows: tuple[float, int, int, str, float]) -> pd.DataFrame:
 
 def empty() -> StudyReport:
     """Return a study without an ended trial."""
-    nothing = {"incumbent": None, "n_trials": 0, "n_failed": 0, "n_stopped": 0, "n_begun": 0,
+    nothing = {"incumbent": None, "n_trials": 0, "n_complete": 0, "n_partial": 0,
+               "n_failed": 0, "n_begun": 0,
                "ensemble": None, "finalists": (), "test_loss": None, "constraints": {},
                "single_best_test_loss": None, "decisions": {}, "state": "running",
                "chance_loss": None}  # fmt: skip

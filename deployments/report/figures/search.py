@@ -59,7 +59,7 @@ def _progress(report: StudyReport) -> Iterator[Part]:
         return
     view, words = report.summary, report.summary.losses
     shown, end = sampled(known, "loss"), known["seconds"].iloc[-1]
-    kinds = shown["is_partial"].map({False: "complete", True: "partial"})
+    kinds = shown["is_partial"].map({False: "full", True: "partial"})
     axes = {"x": "seconds", "y": "loss", "labels": {"loss": words.axis}, **STYLE}
     drawn = px.scatter(
         shown.assign(kind=kinds, loss=shown["loss"].map(words.number)),
@@ -67,7 +67,7 @@ def _progress(report: StudyReport) -> Iterator[Part]:
         symbol="kind",
         opacity=0.75,
         hover_data=["trial", "evaluations", "fidelity", "cost_seconds", "phase"],
-        color_discrete_map={"complete": "var(--c0)", "partial": "var(--c4)"},
+        color_discrete_map={"full": "var(--c0)", "partial": "var(--c4)"},
         **axes,
     )
     leads = sampled(report.incumbents, "loss", _MOST_LEADS)
@@ -85,7 +85,7 @@ def _progress(report: StudyReport) -> Iterator[Part]:
         drawn.add_hline(y=baseline, annotation_text="baseline", **style)
     drawn.update_yaxes(range=[low, high])
     note = sample_note(shown, known, "evaluation")
-    note += "Partial trials are not comparable with complete ones." if view.n_stopped else ""
+    note += "Partial trials are not comparable with full ones." if view.n_partial else ""
     yield Figure(f"{words.name} over time", drawn, note=note)
     texts = {"seconds": format_seconds, "loss": words.of}
     yield Table.of("Incumbents", report.incumbents, texts)

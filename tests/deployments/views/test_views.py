@@ -77,7 +77,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     },
     "the cache has cost seconds": {"cache": NOTHING_SAVED},
     "partial evaluations": {
-        "n_trials": 31, "n_stopped": 24, "n_begun": 8,
+        "n_trials": 31, "n_complete": 30, "n_partial": 24, "n_begun": 8,
         "incumbent": {**BEST, "fidelity": "subset 1/9"},
         "decisions": {"race": {"begun": 12, "stopped": 7}},
     },

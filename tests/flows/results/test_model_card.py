@@ -32,7 +32,7 @@ MEMBERS = (TrialView(TRIAL), TrialView(TRIAL | {"number": 5}))
 BEST = {"trial": 4, "loss": 0.2, "fidelity": "", "constraints": {}, "configuration": {}}
 VIEW = {
     "metric": "r2", "incumbent": BEST, "model_trial": BEST, "single_best_test_loss": 0.25,
-    "n_begun": 5, "n_trials": 6, "n_failed": 1,
+    "n_begun": 5, "n_trials": 6, "n_complete": 5, "n_failed": 1,
 }  # fmt: skip
 ROWS = pd.DataFrame(
     {

@@ -33,14 +33,14 @@ def halving(context: StudyContext) -> Iterator[Study]:
         yield study
 
 
-def test_stopped_trials_are_counted_separately_and_are_in_no_curve(context) -> None:
+def test_partial_trials_are_counted_separately_and_are_in_no_curve(context) -> None:
     first, second, third = (draw(context, seed) for seed in (1, 7, 4))
     begun = (replace(first, folds=1), replace(second, folds=2), replace(third, subset=0.5))
     with entered(context, "s") as study:
         for query, loss in zip((*begun, first, second), (1.0, 2.0, 3.0, 9.0, 8.0), strict=True):
             tell(study, evaluation(loss), query)
         view = read_study(study.store, "s")
-    assert (view.n_trials, view.n_stopped, view.n_begun) == (5, 3, 3)
+    assert (view.n_complete, view.n_partial, view.n_begun) == (5, 3, 3)
     assert (view.incumbent.trial, view.incumbent.fidelity) == (4, "")
     found = curve_of(study.store, "s", comparison="c", method="m", repeat=0)
     assert found["trials"].tolist() == [0, 1, 2, 3, 3, 3]
