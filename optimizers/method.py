@@ -55,6 +55,8 @@ def share_text(share: float) -> str:
 
 Fidelity = Literal["subset", "epochs", "folds"]
 """Kind of partial evaluation: on part of the rows, up to an epoch, or on some of the folds."""
+ScoreText = Callable[[float], str]
+"""Function that words a loss as the user's score, such as `AUROC 0.803`."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Method:
     is_raced: bool = False
     compared_by_default: bool = True
     ensemble: Literal["agnostic", "auto"] | None = None
-    render_decisions: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
+    render_decisions: Callable[[Mapping[str, Any], ScoreText], Iterable[str]] = lambda *_: ()
     synonyms: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -132,11 +134,11 @@ class Method:
             raise TypeError(f"the options of method {self.name!r} must be a dataclass")
         options_of(self.options)
 
-    def decision_lines(self, decisions: Mapping[str, Any]) -> list[str]:
+    def decision_lines(self, decisions: Mapping[str, Any], score: ScoreText) -> list[str]:
         """Return decisions as lines of text, or one line if `render_decisions` fails."""
         try:
             if not decisions:
                 return []
-            return [*prior_lines(decisions), *self.render_decisions(decisions)]
+            return [*prior_lines(decisions), *self.render_decisions(decisions, score)]
         except Exception as error:
             return [f"{self.name}: decisions cannot be shown ({type(error).__name__}: {error})"]

@@ -27,7 +27,7 @@ STROLL = Method(
     purpose="each path once, with default values",
     implementation="tune_extras.search:Stroll",
     options=StrollOptions,
-    render_decisions=lambda decisions: [f"strolled to path {decisions['reached']}"],
+    render_decisions=lambda decisions, _: [f"strolled to path {decisions['reached']}"],
 )
 """,
     "search": """

@@ -195,7 +195,9 @@ class StudyView(ModelFacts):
             begun = counted(race["begun"], "configuration")
             behind = "were clearly behind after a partial trial and were stopped"
             lines.append(f"race: {race['stopped']:,} of {begun} {behind}")
-        return lines if method is None else [*lines, *method.decision_lines(self.decisions)]
+        if method is not None:
+            lines += method.decision_lines(self.decisions, self.losses.named)
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields of the view as JSON values."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 from prefect_tune.optimizers.documents import pipeline_lines
-from prefect_tune.optimizers.method import Method, MethodOptions, counted, share_text
+from prefect_tune.optimizers.method import Method, MethodOptions, ScoreText, counted, share_text
 from prefect_tune.optimizers.options import option
 from prefect_tune.optimizers.trials.objective import Bootstraps
 
@@ -42,7 +42,7 @@ class FlashOptions(MethodOptions):
     )
 
 
-def flash_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
+def flash_lines(decisions: Mapping[str, Any], _: ScoreText) -> Iterator[str]:
     """Yield `Flash.decisions` as lines of text."""
     if "n_prune" in decisions:
         n_known = min(decisions.get("n_known", 0), decisions["n_init"])
@@ -187,7 +187,7 @@ class HistoriesOptions(MethodOptions):
         return Bootstraps(self.n_histories, 0.5 if self.n_histories > 1 else 0.0)
 
 
-def ensemble_lines(decisions: Mapping[str, Any]) -> list[str]:
+def ensemble_lines(decisions: Mapping[str, Any], _: ScoreText) -> list[str]:
     """Return `Esmbo.decisions` as lines of text."""
     n_members, n_trials = decisions.get("members", 0), decisions.get("candidates", 0)
     if not n_members:
@@ -234,7 +234,7 @@ class BracketOptions(MethodOptions):
     )
 
 
-def bracket_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
+def bracket_lines(decisions: Mapping[str, Any], _: ScoreText) -> Iterator[str]:
     """Yield `Halving.decisions` as lines of text."""
     if "fidelity" not in decisions:
         return
@@ -317,7 +317,7 @@ class BapiOptions(MethodOptions):
         return replace(self, p=self.p or p, n_first=self.n_first or n_first)
 
 
-def bapi_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
+def bapi_lines(decisions: Mapping[str, Any], score: ScoreText) -> Iterator[str]:
     """Yield `Bapi.decisions` as lines of text."""
     if not decisions.get("configurations", 0) + decisions.get("at_once", 0):
         return
@@ -334,7 +334,7 @@ def bapi_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {', '.join(outcomes)}"
     if least := decisions.get("least"):
         yield (
-            f"  trial {least['trial']} has the least loss at one epoch, {least['loss']:.4g}, but "
+            f"  trial {least['trial']} has the best single epoch, {score(least['loss'])}, but "
             "the best trial is chosen by the mean over neighboring epochs"
         )
     if decisions["thawed"]:
@@ -361,5 +361,5 @@ BAPI = Method(
     fidelities=frozenset({"epochs"}),
     draws_on_cost=True,
     compared_by_default=False,
-    render_decisions=lambda decisions: list(bapi_lines(decisions)),
+    render_decisions=bapi_lines,
 )

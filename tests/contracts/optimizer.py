@@ -192,9 +192,10 @@ class OptimizerContract(BriefContract):
     def test_decisions_are_rendered_as_lines_at_every_stage(self, case: Case) -> None:
         optimizer = case.make(mixed_space())
         for number in range(18):
-            lines = list(optimizer.method.render_decisions(optimizer.decisions))
+            render = optimizer.method.render_decisions
+            lines = list(render(optimizer.decisions, str))
             query = optimizer.ask(Budget(number, 18 - number))
-            lines += optimizer.method.render_decisions(json.loads(json.dumps(optimizer.decisions)))
+            lines += render(json.loads(json.dumps(optimizer.decisions)), str)
             lines += optimizer.notes
             assert all(line.strip() and "\n" not in line for line in lines)
             optimizer.tell(told(number, query, loss_of(query)))

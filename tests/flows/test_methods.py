@@ -47,7 +47,7 @@ def test_resumed_study_continues_with_the_same_proposals_and_ends_with_a_model(
     assert 0 <= view.test_loss < view.chance_loss
     assert study.optimizer.decisions == view.decisions
     assert study.optimizer.incumbent.number == view.incumbent.trial
-    lines = METHODS["flash"].render_decisions(view.decisions)
+    lines = METHODS["flash"].render_decisions(view.decisions, view.losses.named)
     assert all(isinstance(line, str) for line in lines)
 
 

@@ -187,7 +187,7 @@ def test_method_is_found_by_a_unique_name() -> None:
 def test_listing_the_methods_imports_nothing_heavy() -> None:
     program = (
         "import sys; from prefect_tune.optimizers import METHODS\n"
-        "for m in METHODS.values(): m.options(), m.render_decisions({})\n"
+        "for m in METHODS.values(): m.options(), m.render_decisions({}, str)\n"
         "heavy = {'numpy', 'scipy', 'ConfigSpace', 'sklearn', 'optuna', 'pandas'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -149,7 +149,7 @@ def test_every_method_reports_the_prior_and_drops_a_misleading_prior() -> None:
         asked_by(optimizer, 5)
         found = optimizer.decisions["prior"]
         assert (found["pairs"], found["trials"]) == (4, len(PRIOR.trials))
-        (line,) = optimizer.method.decision_lines(optimizer.decisions)
+        (line,) = optimizer.method.decision_lines(optimizer.decisions, str)
         assert "last night" in line
         assert ("dropped" in line) == is_dropped
 

@@ -105,7 +105,7 @@ SETTLE = opt.Method(
     implementation="settling:Settle",
     options=SettleOptions,
     fidelities=frozenset({"folds"}),
-    render_decisions=lambda decisions: [f"settled for {decisions['path']}"],
+    render_decisions=lambda decisions, _: [f"settled for {decisions['path']}"],
 )
 
 

@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prefect_tune.optimizers.method import Method, MethodOptions, counted, share_text
+from prefect_tune.optimizers.method import (
+    Method,
+    MethodOptions,
+    ScoreText,
+    counted,
+    share_text,
+)
 from prefect_tune.optimizers.options import option
 
 
@@ -114,7 +120,7 @@ class TwoTaskOptions(ReferenceOptions):
     )
 
 
-def size_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
+def size_lines(decisions: Mapping[str, Any], score: ScoreText) -> Iterator[str]:
     """Yield `Fabolas.decisions` as lines of text."""
     sizes, n_sizes = decisions.get("sizes", ()), decisions.get("n_sizes", 0)
     if sizes:
@@ -132,14 +138,14 @@ def size_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
         yield f"probability of being the best pipeline's model: {', '.join(likely)}"
     confirmations = decisions.get("confirmations", ())
     for made in confirmations:
-        predicted = f"predicted {made['predicted']:.4g} (deviation {made['deviation']:.2g})"
+        predicted = f"predicted {score(made['predicted'])} (deviation {made['deviation']:.2g})"
         is_failed = made.get("state") == "failed"
         nothing = "failed on all rows" if is_failed else "not evaluated on all rows in time"
-        came = nothing if made["loss"] is None else f"measured {made['loss']:.4g} on all rows"
+        came = nothing if made["loss"] is None else f"measured {score(made['loss'])} on all rows"
         unlike = " (unlike the prediction)" if made["disagrees"] else ""
         yield f"trial {made['trial']}: {predicted}, {came}{unlike}"
     if any(made["disagrees"] for made in confirmations):
-        yield "a loss differs from the prediction by over two deviations: do not rely on subsets"
+        yield "a prediction was off by over two deviations: do not rely on subsets"
 
 
 _MODULE = "prefect_tune.optimizers.methods.fabolas.fabolas"

@@ -93,6 +93,15 @@ STUDIES: dict[str, dict[str, Any]] = {
     "no ensemble was better": {
         "ensemble": {"kind": "single", "members": [{"trial": 1, "weight": 1.0}]}
     },
+    "confirmations of Fabolas": {"method": "fabolas", "metric": "auroc", "decisions": {
+        "confirmations": [
+            {"trial": 3, "predicted": 0.2, "deviation": 0.012, "loss": 0.251, "disagrees": True},
+        ],
+    }},
+    "best epoch of BAPI": {"method": "bapi", "decisions": {
+        "configurations": 4, "t_max": 50, "epochs": 120, "spared": 0, "at_once": 0, "ends": {},
+        "least": {"trial": 3, "loss": 11.5}, "thawed": 0,
+    }},
     "notes of the method": {"decisions": {"notes": ["subsets cannot help [here]"]}},
 }  # fmt: skip
 

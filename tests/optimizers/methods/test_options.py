@@ -63,7 +63,7 @@ def test_unknown_option_is_refused_before_any_work() -> None:
 @pytest.mark.parametrize(("decisions", "n_lines"), [({}, 0), ({"race": {}}, 1), ({"path": 3}, 1)])
 def test_error_of_a_method_renderer_replaces_only_a_single_line(decisions, n_lines) -> None:
     given = {"name": "mine", "purpose": "p", "implementation": "a:B"}
-    method = Method(**given, render_decisions=lambda decisions: [f"at {decisions['path']}"])
-    lines = method.decision_lines(decisions)
+    method = Method(**given, render_decisions=lambda decisions, _: [f"at {decisions['path']}"])
+    lines = method.decision_lines(decisions, str)
     assert len(lines) == n_lines
     assert ("KeyError" in "".join(lines)) == ("race" in decisions)
