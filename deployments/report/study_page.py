@@ -59,9 +59,7 @@ def study_page(report: StudyReport) -> ReportPage:
 def verdict(report: StudyReport) -> str:
     """Return the result of the study as a sentence."""
     view, words = report.summary, report.summary.losses
-    of, check = report.model.intervals.get(view.metric), view.usefulness
-    chance = check.constant_loss if check and check.rows == "test" else view.chance_loss
-    baseline = "" if chance is None else f"; baseline {words.of(chance)}"
+    of, baseline = report.model.intervals.get(view.metric), view.baseline and f"; {view.baseline}"
     if view.test_loss is None:
         best = view.incumbent and words.named(view.incumbent.loss)
         untested = "test rows not scored" if report.model.n_rows else "no test rows"

@@ -94,7 +94,7 @@ def model_lines(view: StudyView) -> Iterator[StudyLine]:
             f"{what} {best.trial}{bracketed(best.fidelity)}, {scored} {losses.name} ",
             Strong(losses.of(best.loss)),
             *(() if view.has_other_model else _tested(view, view.single_best_test_loss)),
-            f" (baseline: {losses.of(view.chance_loss)})",
+            bracketed(view.baseline),
         )
         yield from _pipeline(best)
     if model is not None and view.has_other_model:

@@ -173,6 +173,14 @@ class StudyView(ModelFacts):
         )
 
     @property
+    def baseline(self) -> str:
+        """Score of the best constant prediction, and its rows; empty if undefined."""
+        check, loss, rows = self.usefulness, self.chance_loss, "training"
+        if check is not None:
+            loss, rows = check.constant_loss, check.rows
+        return "" if loss is None else f"baseline on the {rows} rows: {self.losses.of(loss)}"
+
+    @property
     def rare_recall(self) -> str:
         """Sentence about the recall of the rare class; empty if no class is rare."""
         check = self.usefulness

@@ -1,12 +1,14 @@
 """The output of a study on the page about results; `option_tables.py` rewrites it."""
 
 import re
+from dataclasses import replace
 
 from documents.pages import DOCS
-from flow_studies import study_view
+from flow_studies import USELESS, study_view
 
 from prefect_tune.deployments.views.console import CONSOLE
 from prefect_tune.deployments.views.study import print_summary
+from prefect_tune.optimizers.documents import to_document
 
 __all__ = ["RESULTS", "study_output", "with_output"]
 
@@ -17,6 +19,7 @@ PIPELINE = {
     "rescale": {"algorithm": "standardize", "hyperparameters": {}},
     "fit model": {"algorithm": "logistic_regression", "hyperparameters": {"C": 1.0}},
 }
+USEFUL = replace(USELESS, is_useless=False, constant_loss=0.5, rare_class=None)
 BEST = {
     "trial": 0, "loss": 0.169, "fidelity": "", "constraints": {}, "configuration": PIPELINE
 }  # fmt: skip
@@ -28,7 +31,8 @@ def study_output() -> str:
         study="responders", method="flash", metric="auroc", incumbent=BEST, model_trial=BEST,
         n_trials=28, n_complete=28, n_partial=19, n_failed=0, n_begun=20, n_waiting=0,
         constraints={},
-        test_loss=0.193, single_best_test_loss=0.193, chance_loss=0.5,
+        test_loss=0.193, single_best_test_loss=0.193,
+        usefulness=to_document(USEFUL),
         ensemble={"kind": "single", "members": [{"trial": 0, "weight": 1.0}]},
         decisions={"race": {"begun": 20, "stopped": 11}},
         cache={"hits": 40, "misses": 94, "size_bytes": 65_000_000, "seconds_saved": 5.7},

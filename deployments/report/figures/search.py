@@ -82,7 +82,7 @@ def _progress(report: StudyReport) -> Iterator[Part]:
     baseline = None if view.chance_loss is None else words.number(view.chance_loss)
     if baseline is not None and low <= baseline <= high:
         style = {"line_dash": "dot", "line_color": "var(--muted)"}
-        drawn.add_hline(y=baseline, annotation_text="baseline", **style)
+        drawn.add_hline(y=baseline, annotation_text="baseline on the training rows", **style)
     drawn.update_yaxes(range=[low, high])
     note = sample_note(shown, known, "evaluation")
     note += "Partial trials are not comparable with full ones." if view.n_partial else ""
