@@ -18,6 +18,7 @@ from prefect_tune.deployments.cli.output import (
     format_from_suffix,
     write_table,
 )
+from prefect_tune.deployments.views.console import echo
 
 if TYPE_CHECKING:
     from prefect_tune.storage.artifacts import ArtifactStore
@@ -121,8 +122,15 @@ def _arguments(
 
 
 def _model(store: "ArtifactStore", series: str | None, study: str) -> tuple[str, str | None]:
-    """Return the study and, for the champion of a series, the record id of the model."""
+    """Return the study and, for the champion of a series, the record id of the model.
+
+    Warns if the model of a study is useless.
+    """
     if series is None:
+        from prefect_tune.flows.reading.study_view import read_study
+
+        if useless := read_study(store, study).uselessness:
+            echo(f"warning: {useless}", err=True)
         return study, None
     from prefect_tune.flows.reading.lookup import champion_of
 

@@ -19,6 +19,7 @@ from processes import run_python
 
 from prefect_tune.deployments.server import embedded
 from prefect_tune.flows.reading.opened_study import Moments, OpenedStudy
+from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.results import exported
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.ledger import Ledger
@@ -290,6 +291,18 @@ def test_study_without_a_model_cannot_be_exported(ended, tmp_path, check_fields)
     assert ended.run("export", "h", tmp_path / "m.pkl").exit_code == 2
     assert (tmp_path / "m.pkl").read_bytes() == model
     assert not (tmp_path / "m.md").exists()
+
+
+def test_predict_and_export_warn_about_a_useless_model(ended, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(StudyView, "uselessness", "no better than a constant")
+    new = ended.folder / "table.csv"
+    for command in (
+        ("predict", "s", new, "--out", tmp_path / "p.csv"),
+        ("export", "s", tmp_path / "m.pkl"),
+    ):
+        done = ended.run(*command)
+        assert (done.exit_code, done.stderr) == (0, "warning: no better than a constant\n")
+    assert "**Warning: no better than a constant.**" in (tmp_path / "m.md").read_text()
 
 
 def test_model_card_never_replaces_another_file(ended, tmp_path: Path, monkeypatch) -> None:
