@@ -28,6 +28,7 @@ from prefect_tune.flows.starting.prepare import PreparedStudy
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.progress import Observer, current_observer
 from prefect_tune.flows.study.study import Study, StudyFailed
+from prefect_tune.flows.wording.text import format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.server_pace import (
     OutageNote,
@@ -174,6 +175,9 @@ def _run(  # noqa: PLR0917
         )  # fmt: skip
         with study.searching() if numbers is None else nullcontext():
             reason = search.run()
+            is_unextended = study.trials.totals.told == n_told
+            if is_unextended:
+                reason += f"; no trial was added (study time: {format_seconds(study.seconds())})"
             observer.note(f"search finished: {reason}")
             if numbers is None:
                 observer.tick(progress_of(study, rule, phase="re-evaluation"))
@@ -202,7 +206,7 @@ def _run(  # noqa: PLR0917
             )
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
         # If the search had nothing left to do, this session only fits the model.
-        is_for_model = was_spent or study.trials.totals.told == n_told
+        is_for_model = was_spent or is_unextended
         seconds_left = (lambda: inf) if is_for_model or numbers is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)
         # An interrupted search stays interrupted, so that it can be resumed.

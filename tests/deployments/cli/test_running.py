@@ -43,6 +43,7 @@ def test_flow_takes_over_the_study_prepared_by_the_command(run, tmp_path, monkey
     assert run.json("artifacts", "stats")["budget_bytes"] == 2 * 1000**3
     lines = [line for line in map(json.loads, second.stdout.splitlines()) if "number" in line]
     assert {line["number"]: line["state"] for line in lines} == {1: "complete", 2: "complete"}
+    assert "no trial was added" in run(*command, "--trials", 3).stderr
 
 
 @pytest.mark.usefixtures("server")
