@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from os.path import exists, expanduser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from prefect_tune.deployments.cli.completing import complete_files, values_of
+from prefect_tune.deployments.cli.output import emit
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
+from prefect_tune.flows.options.store_location import default_store
 from prefect_tune.optimizers.options import Option
 from prefect_tune.optimizers.registry import method_named
 from prefect_tune.tasks.bad_input import BadInput
@@ -60,6 +63,10 @@ def reading_store(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def opened(*, store: str | None, database: str | None, **given: Any) -> None:
+        is_list = click.get_current_context().info_name in ("show", "ls")
+        if is_list and not any((store, database, *given.values(), Path(default_store()).exists())):
+            emit(list, "no studies yet; to start one: prefect-tune run cohort:demo")
+            return
         with existing_store(store, database) as found:
             command(found, **given)
 

@@ -1,5 +1,6 @@
 """Commands on studies: `prefect-tune show`, `trials`, `report`, `study ls` and `study rm`."""
 
+from sys import maxsize
 from typing import TYPE_CHECKING
 
 import click
@@ -150,19 +151,20 @@ def study_ls(store: "ArtifactStore") -> None:
     _list_studies(store)
 
 
-def _list_studies(store: "ArtifactStore", most: int | None = None) -> None:
+def _list_studies(store: "ArtifactStore", most: int = maxsize) -> None:
     from prefect_tune.deployments.views.study import print_studies
     from prefect_tune.flows.reading.study_view import read_study
     from prefect_tune.storage.database import DatabaseDamaged
     from prefect_tune.storage.ledger import Ledger
 
-    views = []
-    for name in Ledger(store.database).study_names()[:most]:
+    views, names = [], Ledger(store.database).study_names()
+    for name in names[:most]:
         try:
             views.append(read_study(store, name))
         except DatabaseDamaged as error:  # all other studies are listed
             echo(f"{error}", err=True)
-    emit(lambda: [view.to_json() for view in views], lambda: print_studies(views))
+    n_more = len(names[most:])
+    emit(lambda: [view.to_json() for view in views], lambda: print_studies(views, n_more))
 
 
 @study.command("rm")

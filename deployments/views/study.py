@@ -30,8 +30,8 @@ def print_summary(view: StudyView, *, notes: bool = False) -> None:
         CONSOLE.print(line("        " if k else "  next: ", command))
 
 
-def print_studies(views: Sequence[StudyView]) -> None:
-    """Print studies, one study per line."""
+def print_studies(views: Sequence[StudyView], n_more: int = 0) -> None:
+    """Print one study per line, and the command that lists `n_more` others."""
     table = Table(
         uncut_column("study"), "state", "method", "metric", "best", "trials", "failed", "data",
         box=None,
@@ -49,6 +49,8 @@ def print_studies(views: Sequence[StudyView]) -> None:
             view.data,
         )
     CONSOLE.print(table if views else "no studies")
+    if n_more > 0:
+        CONSOLE.print(f" {n_more:,} more: prefect-tune study ls")
 
 
 def print_all_series(found: Sequence[Series]) -> None:

@@ -321,8 +321,8 @@ def most_frequent_failure(study: Study) -> str:
     n = len(largest.trials)
     which = "all" if n == len(failures) else f"{n} of them"
     return (
-        f"{counted(len(failures), 'trial')} failed, {which} with an error like this: "
-        f"{largest.text}; rerun failed trials with retry"
+        f"{counted(len(failures), 'trial')} failed, {which} with an error like that of "
+        f"trial {largest.trials[0]}: {largest.text}; rerun failed trials with retry"
     )
 
 

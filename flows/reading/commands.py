@@ -47,8 +47,9 @@ def next_commands(
     study = view.study
     listed = [["show", study], ["report", study], ["trials", study]]
     listed.append(["artifacts", "ls", "--study", study])
-    if has_failed:
-        listed += [["trials", study, "--failed"], ["retry", study]]
+    if has_failed:  # without a complete trial, the failures matter first
+        at = len(listed) if view.n_complete else 0
+        listed[at:at] = [["trials", study, "--failed"], ["retry", study]]
     if view.series:
         listed.append(["series", view.series.name])
     if view.has_model:

@@ -83,8 +83,13 @@ def test_json_fields_are_stable(ended, tmp_path, check_fields) -> None:
     check_fields(found, "fields", depth=2)
 
 
-def test_show_without_a_study_lists_the_newest_studies(ended) -> None:
+def test_show_without_a_study_lists_the_newest_studies(ended, tmp_path) -> None:
     assert ended.run.json("show") == ended.run.json("study", "ls")
+    for command in ("show", "study ls"):
+        done = CommandLine(tmp_path / "new home")(*command.split())
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "no studies yet; to start one: prefect-tune run" in done.stdout
+    assert CommandLine(tmp_path / "new home")("show", "s").exit_code == 2
 
 
 def test_cached_steps_are_listed_filtered_and_counted(ended) -> None:

@@ -67,6 +67,9 @@ STUDIES: dict[str, dict[str, Any]] = {
     "a useless model": {"usefulness": to_document(USELESS)},
     "a model that is not useless": {"usefulness": to_document(replace(USELESS, is_useless=False))},
     "no model could be fitted": {"state": "failed", "no_model": "3 refits failed"},
+    "no trial is complete": {
+        "state": "failed", "n_complete": 0, "n_failed": 3, "incumbent": None, **NO_MODEL,
+    },
     "the model is another trial": {
         "model_trial": {**BEST, "trial": 2, "configuration": OTHER},
         "instead_of": {"trials": [1], "reason": "r", "failures": [{"trials": [1], "reason": "r"}]},
@@ -116,6 +119,7 @@ def test_displayed_studies_equal_the_golden_file(show) -> None:
     part = {**BEST, "fidelity": "subset 1/8"}
     rows = {}, {"study": "t", "incumbent": None}, {"study": "u", "incumbent": part}
     show("all studies", print_studies, [study_view(**row) for row in rows])
+    show("some of the studies", print_studies, [study_view()], 3)
     show("no study", print_studies, [])
     counts = {**NOTHING_SAVED, "evicted": 0, "refused": 0}
     steps = {"scale": CacheCounts(**counts)}
