@@ -24,6 +24,7 @@ from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.method import counted
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import (
     OF_POSITIVES,
@@ -133,7 +134,11 @@ def check_measurable(quantity: Quantity, dataset: Dataset) -> None:
         return
     if dataset.columns is None:
         raise _wrong(text, "groups need columns of a table; the data has events")
-    need_column(name, dataset.columns.columns, "the table", option=_OPTION, value=text)
+    if name not in dataset.columns:
+        reader = dataset.row_reader or RowReader.of(dataset.columns)
+        known = [column.name for column in reader.columns]
+        need_column(name, known, "the table", option=_OPTION, value=text)
+        raise _wrong(text, f"column {name!r} has dates or free text, and groups need categories")
     column = dataset.columns[name]
     is_number = pd.api.types.is_numeric_dtype(column.dtype)
     if quantity.bins and not is_number:

@@ -198,6 +198,17 @@ def test_constraint_on_a_quantity_unavailable_in_the_data_is_refused(text) -> No
         check_measurable(parse_constraint(text).quantity, dataset(X, 3))
 
 
+def test_unknown_group_column_is_answered_with_the_columns_of_the_table(tmp_path) -> None:
+    table = pd.read_csv(write_table(tmp_path))
+    table["signup"] = pd.date_range("2020-01-01", periods=len(table)).astype(str)
+    table.to_csv(tmp_path / "dated.csv", index=False)
+    read = read_source(Source(str(tmp_path / "dated.csv"), target="target"))
+    with pytest.raises(BadInput, match=r"color, signup$"):
+        check_measurable(Quantity("group_gap", "colour"), read)
+    with pytest.raises(BadInput, match="'signup' has dates"):
+        check_measurable(Quantity("group_gap", "signup"), read)
+
+
 @pytest.mark.slow
 def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
     plain = context_of(tmp_path)
