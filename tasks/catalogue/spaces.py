@@ -54,9 +54,9 @@ def space_named(name: str) -> "Space":
     return SPACES.named(name)
 
 
-EXTRAS: Mapping[str, str] = {"catboost": "boosting", "xgboost": "boosting"}
-"""Extra that installs each package; all other packages come with prefect-tune or are installed by
-the user."""
+OPTIONAL = frozenset({"catboost", "xgboost"})
+"""Packages of the extra `boosting`; all other packages come with prefect-tune or are installed by the
+user."""
 _LINKED = frozenset({"lightgbm", "xgboost"})
 """Packages that may need a system-wide OpenMP runtime; other packages include all they need."""
 _OPENMP = "brew install libomp, apt-get install libgomp1, or dnf install libgomp"
@@ -79,13 +79,12 @@ def missing_library(package: str) -> MissingLibrary | None:
     """Return the reason why a package cannot be used, with a remedy; None if usable."""
     if package in sys.modules and sys.modules[package] is not None:
         return None
-    extra = EXTRAS.get(package)
-    remedy = f"pip install '{f'prefect-tune[{extra}]' if extra else package}'"
+    remedy = f"pip install {package}"
     spec = None
     with suppress(ModuleNotFoundError):  # raised if the parent package of a dotted name is missing
         spec = find_spec(package)
     if spec is None:
-        return MissingLibrary(package, "is not installed", remedy, is_optional=extra is not None)
+        return MissingLibrary(package, "is not installed", remedy, is_optional=package in OPTIONAL)
     if package not in _LINKED:
         return None
     from prefect_tune.tasks.threads import one_thread  # noqa: PLC0415 - completion needs only names

@@ -58,7 +58,7 @@ from prefect_tune.optimizers.space.configuration import (
 )
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, WINDOWS
-from prefect_tune.tasks.catalogue.spaces import EXTRAS, space_named
+from prefect_tune.tasks.catalogue.spaces import OPTIONAL, space_named
 
 PORTFOLIOS = Path(__file__).parents[3] / "tasks" / "catalogue" / "portfolios"
 SECONDS = 8.0
@@ -105,7 +105,7 @@ def main() -> None:
     reached = Goals()
     for kind, known in losses.groupby("kind"):
         space = space_named(KINDS[str(kind)])
-        optional = {a.id for a in space.steps[-1].algorithms if EXTRAS.keys() & set(a.requires)}
+        optional = {a.id for a in space.steps[-1].algorithms if OPTIONAL & set(a.requires)}
         plain = known[~model_of(known, space).isin(optional)]
         for name, rows in ((space.name, known), (f"{space.name}_without_boosting", plain)):
             judge(rows, space, name, chosen.size, reached)

@@ -11,7 +11,7 @@ from prefect_tune.optimizers.space.configuration import Configuration, default_c
 from prefect_tune.optimizers.space.space import Space, Step
 from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.modern import PORTFOLIOS, portfolio_of
-from prefect_tune.tasks.catalogue.spaces import EXTRAS, SPACES
+from prefect_tune.tasks.catalogue.spaces import OPTIONAL, SPACES
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, recipe
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
@@ -80,7 +80,7 @@ def test_portfolio_lies_in_the_space_with_and_without_optional_libraries(name) -
     models = {c["fit model"].algorithm for c in portfolio}
     assert len(models) >= 4
     kept = {
-        s.name: {a.id for a in s.algorithms if EXTRAS.keys().isdisjoint(a.requires)}
+        s.name: {a.id for a in s.algorithms if OPTIONAL.isdisjoint(a.requires)}
         for s in space.searched
     }
     plain = portfolio_of(space.restricted_to(kept))
