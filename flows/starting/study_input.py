@@ -225,12 +225,13 @@ def find_metric(
     options, classes = request.options, dataset.classes
     metric = request.metric or metric_named(DEFAULT_METRICS[dataset.target])
     labels = [str(label) for label in classes]
-    given = None if options.positive is None else _class_written(options.positive, classes)
-    if options.positive is not None and (len(classes) != 2 or given is None):
+    wanted = options.positive or ("case" if options.data.startswith("cohort:") else None)
+    given = None if wanted is None else _class_written(wanted, classes)
+    if wanted is not None and (len(classes) != 2 or given is None):
         raise BadInput(
             f"not one of two classes; the target has {', '.join(labels[:8]) or 'numbers'}",
             option="positive",
-            value=options.positive,
+            value=wanted,
         )
     if len(classes) != 2:
         return metric, []
@@ -238,7 +239,7 @@ def find_metric(
     positive = rarer if given is None else given
     metric = replace(metric, positive=positive)
     is_bounded = any(b.quantity.name in OF_POSITIVES for b in options.bounds)
-    if options.positive is not None or not (is_bounded or metric.declared.asks_positive):
+    if wanted is not None or not (is_bounded or metric.declared.asks_positive):
         return metric, []
     text = f"the positive class is {labels[positive]}, the rarer one (override with --positive)"
     return metric, [Note(text, "positive", labels[positive])]
