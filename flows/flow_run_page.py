@@ -175,7 +175,7 @@ def summary(view: StudyView) -> str:
     if best is not None:
         part = bracketed(escaped(best.fidelity))
         title = f"Best {escaped(view.losses.name)}: {view.losses.of(best.loss)}{part}"
-    commands = next_commands(view, has_failed=view.n_failed > 0)
+    commands = next_commands(view)
     lines = [escaped(f"{view.study} ({view.method} in {view.space}, {view.state})"), ""]
     lines += [f"{'  ' * line.depth}- {escaped(line.text)}" for line in study_lines(view)]
     return "\n".join([f"## {title}", "", *lines, "", "### Next", "", *block(commands, "sh")])

@@ -96,7 +96,6 @@ class TimeLimit:
 _MOST_DEATHS = 2
 """Worker deaths after which a trial fails; the second death is attributed to the trial."""
 _TIME_USED = "time budget used"
-_TRIALS_USED = "all configurations of the trial budget are done"
 _TICK_SECONDS = 0.5
 _MOST_RESERVED = 0.25
 """Largest share of the budget that is reserved for the final model."""
@@ -255,14 +254,14 @@ class StudySearch:
             return None, ""
         is_begun = self.stop_rule.trials is not None and self._trials_left() == 0
         if is_begun and not self.study.optimizer.resumes_configurations:
-            return None, _TRIALS_USED
+            return None, "all trials are done"
         try:
             trial = self.study.ask(self._budget())
         except NotYet:
             self.waits = True
             return None, ""
         except SpaceExhausted as end:
-            return None, _TRIALS_USED if is_begun else str(end)
+            return None, "all trials are done" if is_begun else str(end)
         for note in self.study.optimizer.notes:
             if note not in self.reported:
                 self.reported.add(note)

@@ -42,8 +42,7 @@ def study_page(report: StudyReport) -> ReportPage:
         purpose = "resume the study" if is_cut else "resume with twice the budget"
         words = again.resumed if is_cut else again.longer
         commands.append(Command(shlex.join([*words, *view.store_options]), purpose))
-    has_failed = view.n_failed > 0 and not again.obstacle
-    commands += map(Command, next_commands(view, "report", has_failed=has_failed))
+    commands += map(Command, next_commands(view, "report"))
     return ReportPage(
         title=view.study,
         kind="Study",

@@ -37,17 +37,12 @@ def continue_command(plan: StudyPlan, name: str) -> list[str]:
     return _words(plan, name, (*_SOURCE, "trials", "budget", "no_cache"))
 
 
-def next_commands(
-    view: "StudyView", printed_by: str = "", *, has_failed: bool = False
-) -> Iterator[str]:
-    """Yield commands that are useful after the command `printed_by`, including store options.
-
-    If `has_failed` is true, commands for failed trials are included.
-    """
+def next_commands(view: "StudyView", printed_by: str = "") -> Iterator[str]:
+    """Yield commands that are useful after the command `printed_by`, including store options."""
     study = view.study
     listed = [["show", study], ["report", study], ["trials", study]]
     listed.append(["artifacts", "ls", "--study", study])
-    if has_failed:  # without a complete trial, the failures matter first
+    if view.n_failed:  # without a complete trial, the failures matter first
         at = len(listed) if view.n_complete else 0
         listed[at:at] = [["trials", study, "--failed"], ["retry", study]]
     if view.series:

@@ -203,9 +203,8 @@ class StudyView(ModelFacts):
             begun = counted(race["begun"], "configuration")
             behind = "were clearly behind after a partial trial and were stopped"
             lines.append(f"race: {race['stopped']:,} of {begun} {behind}")
-        if method is not None:
-            lines += method.decision_lines(self.decisions, self.losses.named)
-        return lines
+        named = self.losses.named
+        return [*lines, *(method.decision_lines(self.decisions, named) if method else ())]
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields of the view as JSON values."""

@@ -215,7 +215,7 @@ class Searched:
 
 def test_search_keeps_every_worker_busy_until_all_trials_are_done() -> None:
     done = Searched(trials=5)
-    assert done.reason == "all configurations of the trial budget are done"
+    assert done.reason == "all trials are done"
     assert done.study.numbers("complete") == [0, 1, 2, 3, 4]
     assert done.pool.most == 2
     assert [t.number for t in done.heard.trials] == [0, 1, 2, 3, 4]
@@ -442,7 +442,7 @@ def test_waiting_method_is_asked_again_only_after_the_next_tell() -> None:
 
 def test_resuming_a_configuration_does_not_count_as_another_trial() -> None:
     done = Searched(study=Promoting(), trials=2)
-    assert done.reason == "all configurations of the trial budget are done"
+    assert done.reason == "all trials are done"
     assert [t.query.folds for t in done.study.told] == [1, 1, None]
     assert [t.state for t in done.study.told] == ["stopped", "stopped", "complete"]
     assert done.study.budgets[0].trials_left == 0
