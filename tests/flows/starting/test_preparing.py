@@ -227,6 +227,13 @@ def test_positive_class_matches_the_spelling_in_the_file(prepared) -> None:
         assert str(dataset.classes[study.plan.problem.positive]) == positive
 
 
+def test_cases_of_a_generated_cohort_are_positive(prepared) -> None:
+    study = prepared("cohort:demo?n_patients=80", metric="recall", positive=None)
+    dataset = load_dataset(study.store, study.plan.problem.dataset)
+    assert dataset.classes[study.plan.problem.positive] == "case"
+    assert not any("the rarer one" in str(note) for note in study.notes)
+
+
 def test_rare_classes_are_noted_and_hidden_from_methods(prepared, tmp_path) -> None:
     y = ["a"] * 100 + ["b"] * 60 + ["c"] * 2 + ["d"]
     pd.DataFrame({"x": range(163), "y": y}).to_csv(tmp_path / "t.csv", index=False)
