@@ -3,7 +3,7 @@
 import gc
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from os.path import exists, expanduser
 from pathlib import Path
@@ -17,7 +17,7 @@ from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.options.store_location import default_store
 from prefect_tune.optimizers.options import Option
 from prefect_tune.optimizers.registry import method_named
-from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.objective.metric import metric_named
 
 if TYPE_CHECKING:
@@ -145,6 +145,14 @@ def check_named(options: StudyOptions) -> None:
         # Unlike Path, `exists` accepts invalid file names.
         if "://" not in file and "::" not in file and not exists(expanduser(file)):  # noqa: PTH110, PTH111
             raise BadInput(f"there is no file or folder {file}")
+    target, table = options.target or "", Path(options.data).expanduser()
+    is_plain = target.isascii() and target.isidentifier() and table.suffix == ".csv"
+    if is_plain and not options.labels and table.is_file():
+        with suppress(OSError), table.open(encoding="utf-8", errors="replace") as opened:
+            head = opened.read(1_000_000)
+            if target not in head and "\0" not in head:  # UTF-16 has zeros
+                names = re.split('"?[,;|\t]"?', head.partition("\n")[0].strip('"'))
+                need_column(target, names, options.data)
 
 
 @contextmanager
@@ -153,9 +161,6 @@ def existing_store(store: str | None, database: str | None) -> Iterator["Artifac
     from prefect_tune.flows.options.store_location import existing_store as address_of
     from prefect_tune.storage.artifacts import ArtifactStore
 
-    opened = ArtifactStore(address_of(store, database), is_read=True)
-    gc.freeze()  # without imported objects, reading many trials is a fifth faster
-    try:
+    with closing(ArtifactStore(address_of(store, database), is_read=True)) as opened:
+        gc.freeze()  # without imported objects, reading many trials is a fifth faster
         yield opened
-    finally:
-        opened.close()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from html import unescape
@@ -127,6 +128,29 @@ def test_unresponsive_scheduler_is_named(run, tmp_path, monkeypatch, address) ->
     done = run("run", write_table(tmp_path), "--target", "target", "--dask", address)
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"--dask {address}" in done.stderr
+
+
+def test_misspelled_target_is_named_before_a_server_starts(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("prefect_tune.deployments.cli.run.run_flow", lambda *_, **__: sys.exit(7))
+    names = ["first column", "responder"]
+    table = pd.DataFrame({name: range(9) for name in names})
+    for separator in ",;":
+        table.to_csv(tmp_path / "table.csv", index=False, sep=separator)
+        done = run("run", tmp_path / "table.csv", "--target", "respondr")
+        assert done.exit_code == 2
+        assert done.stderr.endswith(
+            "no column 'respondr'. Did you mean 'responder'? Its columns: first column, responder\n"
+        )
+
+
+@pytest.mark.parametrize("target", ["responder", "é", "Unnamed: 0"])
+def test_target_that_may_exist_is_left_to_the_reader(run, tmp_path, monkeypatch, target) -> None:
+    monkeypatch.setattr("prefect_tune.deployments.cli.run.run_flow", lambda *_, **__: sys.exit(7))
+    table = pd.DataFrame({"x": range(9), "responder": range(9)})
+    for encoding in ("utf-16", "latin-1"):
+        table.to_csv(tmp_path / "table.csv", encoding=encoding)
+        assert run("run", tmp_path / "table.csv", "--target", target).exit_code == 7
+    assert run("run", tmp_path / "table.csv", "--labels", tmp_path, "--target", "y").exit_code == 7
 
 
 OF_PREFECT = RuntimeError("Failed to reach API at http://127.0.0.1:1/api/")
