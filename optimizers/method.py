@@ -137,8 +137,7 @@ class Method:
     def decision_lines(self, decisions: Mapping[str, Any], score: ScoreText) -> list[str]:
         """Return decisions as lines of text, or one line if `render_decisions` fails."""
         try:
-            if not decisions:
-                return []
-            return [*prior_lines(decisions), *self.render_decisions(decisions, score)]
+            rendered = self.render_decisions(decisions, score) if decisions else ()
+            return [*prior_lines(decisions), *rendered]
         except Exception as error:
             return [f"{self.name}: decisions cannot be shown ({type(error).__name__}: {error})"]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from prefect_tune.deployments.cli.completing import complete_files
-from prefect_tune.deployments.cli.errors import reported_errors
 from prefect_tune.deployments.cli.flow_run import quick_imports, run_flow
 from prefect_tune.deployments.cli.options import (
     HELP_ALL,
@@ -59,17 +58,16 @@ def compare(
     Methods are ranked by the test losses of their final models. You can interrupt the comparison at
     any time. To resume the comparison, rerun the command with the same --name.
     """  # noqa: D301, E501 - click reads the backspace; a command is one line
-    with reported_errors():  # checks the input before a server starts
-        if report is not None:
-            from prefect_tune.flows.starting.output_files import check_output, input_files
+    if report is not None:
+        from prefect_tune.flows.starting.output_files import check_output, input_files
 
-            check_output(report, [*input_files(parameters), parameters["out"]])
-        for name in (name for name, one in COMPARE_OPTIONS.items() if one.kind == "texts"):
-            parameters[name] = list(parameters[name]) or None
-        CompareOptions.parse(parameters)
-        options = StudyOptions.parse({name: parameters.get(name) for name in OPTIONS})
-        if parameters["name"] is None:
-            check_named(options)
+        check_output(report, [*input_files(parameters), parameters["out"]])
+    for name in (name for name, one in COMPARE_OPTIONS.items() if one.kind == "texts"):
+        parameters[name] = list(parameters[name]) or None
+    CompareOptions.parse(parameters)
+    options = StudyOptions.parse({name: parameters.get(name) for name in OPTIONS})
+    if parameters["name"] is None:
+        check_named(options)
 
     def prepare() -> "Comparison":
         from prefect_tune.flows.comparison.comparison import prepare_comparison
@@ -87,11 +85,10 @@ def compare(
         return outcome
 
     document = run_flow(prepare, run, quiet=quiet, json_lines=False, keep_server=keep_server)
-    with reported_errors():
-        from prefect_tune.flows.options.store_location import store_address, store_options
+    from prefect_tune.flows.options.store_location import store_address, store_options
 
-        words = store_options(store_address(parameters["store"], parameters["database"]))
-        _print([document["out"]], report, words, document if as_json else None)
+    words = store_options(store_address(parameters["store"], parameters["database"]))
+    _print([document["out"]], report, words, document if as_json else None)
 
 
 @click.command()
@@ -106,8 +103,7 @@ def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> No
 
     Methods are ranked within each data set and repeat. All files must have the same methods.
     """  # noqa: D301 - click reads the backspace
-    with reported_errors():
-        _print(curves, report, (), {"files": curves} if as_json else None)
+    _print(curves, report, (), {"files": curves} if as_json else None)
 
 
 def _print(

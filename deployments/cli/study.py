@@ -163,8 +163,7 @@ def _list_studies(store: "ArtifactStore", most: int = maxsize) -> None:
             views.append(read_study(store, name))
         except DatabaseDamaged as error:  # all other studies are listed
             echo(f"{error}", err=True)
-    n_more = len(names[most:])
-    emit(lambda: [view.to_json() for view in views], lambda: print_studies(views, n_more))
+    emit(lambda: [v.to_json() for v in views], lambda: print_studies(views, len(names[most:])))
 
 
 @study.command("rm")

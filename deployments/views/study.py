@@ -25,8 +25,7 @@ def print_summary(view: StudyView, *, notes: bool = False) -> None:
         for part in of_study.parts:
             text.append(printable(part), "bold" if isinstance(part, Strong) else "")
         CONSOLE.print(text)
-    commands = next_commands(view, "show" if notes else "")
-    for k, command in enumerate(commands):
+    for k, command in enumerate(next_commands(view, "show" if notes else "")):
         CONSOLE.print(line("        " if k else "  next: ", command))
 
 

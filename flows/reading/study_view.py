@@ -175,9 +175,8 @@ class StudyView(ModelFacts):
     @property
     def baseline(self) -> str:
         """Score of the best constant prediction, and its rows; empty if undefined."""
-        check, loss, rows = self.usefulness, self.chance_loss, "training"
-        if check is not None:
-            loss, rows = check.constant_loss, check.rows
+        check = self.usefulness
+        loss, rows = (check.constant_loss, check.rows) if check else (self.chance_loss, "training")
         return "" if loss is None else f"baseline on the {rows} rows: {self.losses.of(loss)}"
 
     @property

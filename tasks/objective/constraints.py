@@ -135,8 +135,7 @@ def check_measurable(quantity: Quantity, dataset: Dataset) -> None:
     if dataset.columns is None:
         raise _wrong(text, "groups need columns of a table; the data has events")
     if name not in dataset.columns:
-        reader = dataset.row_reader or RowReader.of(dataset.columns)
-        known = [column.name for column in reader.columns]
+        known = [c.name for c in (dataset.row_reader or RowReader.of(dataset.columns)).columns]
         need_column(name, known, "the table", option=_OPTION, value=text)
         raise _wrong(text, f"column {name!r} has dates or free text, and groups need categories")
     column = dataset.columns[name]
