@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import isclose
 
@@ -42,7 +43,8 @@ def study_page(report: StudyReport) -> ReportPage:
         purpose = "resume the study" if is_cut else "resume with twice the budget"
         words = again.resumed if is_cut else again.longer
         commands.append(Command(shlex.join([*words, *view.store_options]), purpose))
-    commands += map(Command, next_commands(view, "report"))
+    listed = replace(view, n_failed=0) if again.obstacle else view  # nothing can be retried
+    commands += map(Command, next_commands(listed, "report"))
     return ReportPage(
         title=view.study,
         kind="Study",
