@@ -149,7 +149,7 @@ def _code(value: Any) -> str:
         return f"{_dotted_name(type(value))}({', '.join(arguments)})"
     code = repr(value)
     if " at 0x" in code or isinstance(value, set | frozenset) or hasattr(value, "dtype"):
-        raise ValueError(f"another process cannot look up {code} by name")
+        raise ValueError(f"{code} cannot be written as code for another process")
     return code
 
 

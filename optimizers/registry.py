@@ -123,9 +123,9 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
             raise UnusablePlugin(self.kind, name, f"{reason}; {remedy}") from error
         declares = loaded(self._declares) if isinstance(self._declares, str) else self._declares
         if not isinstance(found, declares) or found.name != name:
-            reason = f"of {where} cannot be used: {entry.value} is not a {declares.__name__}"
-            remedy = f"named {name!r}; correct the entry point"
-            raise UnusablePlugin(self.kind, name, f"{reason} {remedy}")
+            wanted = f"must be a {declares.__name__} named {name!r}; correct the entry point"
+            reason = f"of {where} cannot be used: {entry.value} {wanted}"
+            raise UnusablePlugin(self.kind, name, reason)
         return found
 
     def plugin(self, name: str) -> "EntryPoint | None":

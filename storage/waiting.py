@@ -225,7 +225,7 @@ _OUTAGE_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
 
-_WAITED_OUT = "prefect-tune retried until its time limit for outages"
+_WAITED_OUT = f"prefect-tune retried until its time limit for outages; {OUTAGE_VARIABLE} sets it"
 
 Result = TypeVar("Result")
 

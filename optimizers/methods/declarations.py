@@ -49,7 +49,7 @@ def flash_lines(decisions: Mapping[str, Any], _: ScoreText) -> Iterator[str]:
         of_design = counted(decisions["n_init"] - n_known, "trial") + " of its design"
         parts = [counted(n_known, "known pipeline")] if n_known else []
         parts += [of_design] if decisions["n_init"] > n_known else []
-        parts.append(f"{decisions['n_prune']} by expected improvement per second")
+        parts.append(f"{decisions['n_prune']} chosen by expected improvement per second")
         yield f"flash began with {', '.join(parts[:-1])} and {parts[-1]}"
     if "shared_values" in decisions:
         yield "best settings so far of the steps in every pipeline, by model family:"
@@ -65,7 +65,7 @@ def flash_lines(decisions: Mapping[str, Any], _: ScoreText) -> Iterator[str]:
 FLASH = Method(
     name="flash",
     purpose="a linear model prunes the algorithms of each step, then a random forest tunes the "
-    "rest; for spaces with many paths, and with the cache",
+    "rest; for spaces with many paths, and best with the cache",
     implementation="prefect_tune.optimizers.methods.flash.flash:Flash",
     has_portfolio=True,
     is_raced=True,
@@ -138,8 +138,8 @@ class StartOptions(MethodOptions):
 
 SMAC = Method(
     name="smac",
-    purpose="a random forest over the whole conditional space; if hyperparameters matter as much "
-    "as algorithms",
+    purpose="a random forest over the whole conditional space; for spaces where hyperparameters "
+    "matter as much as algorithms",
     implementation="prefect_tune.optimizers.methods.smac:Smac",
     is_raced=True,
     ensemble="auto",
@@ -193,8 +193,8 @@ def ensemble_lines(decisions: Mapping[str, Any], _: ScoreText) -> list[str]:
     if not n_members:
         return []
     effective, n = decisions["effective"], decisions["histories"]
-    among = f"in the search, {n_members} of {n_trials} models were best in some of {n} bootstraps"
-    return [f"{among} (effective number with equal weights: {effective:.1f})"]
+    among = f"{n_members} of {n_trials} models were best in at least one of {n} bootstraps"
+    return [f"{among} (effective number of models: {effective:.1f})"]
 
 
 _OF_ENSEMBLE: dict[str, Any] = {
@@ -263,13 +263,13 @@ _OF_BRACKETS: dict[str, Any] = {
 HALVING = Method(
     name="halving",
     purpose="random configurations at a fraction of the cost, with promotion of the best; for "
-    "many workers, and if partial evaluations predict full ones",
+    "many workers, and for partial evaluations that predict full ones",
     implementation="prefect_tune.optimizers.methods.halving:Halving",
     **_OF_BRACKETS,
 )
 HYPERBAND = Method(
     name="hyperband",
-    purpose="halving that starts at several fidelities in turn; if the best fidelity is unknown",
+    purpose="halving from several fidelities in turn; for studies whose best fidelity is unknown",
     implementation="prefect_tune.optimizers.methods.halving:Hyperband",
     **_OF_BRACKETS,
 )

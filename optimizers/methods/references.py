@@ -92,7 +92,7 @@ class Jopt(Optimizer):
 
     def _why(self, number: int) -> str:  # noqa: ARG002
         """Return the reason for a configuration that improves on target `number`."""
-        return "largest expected improvement by a Gaussian process"
+        return "largest expected improvement under a Gaussian process"
 
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:  # noqa: ARG002
         """Return the targets of trials, shape (n, t), and the number of the target to improve."""

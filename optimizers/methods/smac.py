@@ -55,9 +55,9 @@ _MAX_DEFAULTS = 200
 """Number of random paths whose default values are added to the candidates."""
 _START = Reason("random start", "too few results for a forest")
 _INTERLEAVED = Reason("random interleaving", "drawn at random between proposals of the forest")
-_IMPROVING = Reason("expected improvement", "largest expected improvement by a random forest")
+_IMPROVING = Reason("expected improvement", "largest expected improvement under a random forest")
 _PER_SECOND = Reason(
-    "expected improvement per second", "largest expected improvement per second by a random forest"
+    "expected improvement per second", "largest improvement per second expected by a random forest"
 )
 _NOTHING_ELSE = Reason("random", "all candidates of the forest were evaluated before")
 

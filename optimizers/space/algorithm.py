@@ -148,13 +148,13 @@ class Algorithm:
                 documents = [*map(value_document, values)]
             except ValueError as error:
                 raise ValueError(
-                    f"a value of {name!r} of algorithm {self.id!r} cannot be stored: {error}; use "
+                    f"a value of {name!r} in algorithm {self.id!r} cannot be stored: {error}; use "
                     "numbers, strings, tuples, lists, functions and classes of a module, or "
                     "estimators, or use strings and convert them with `transforms`"
                 ) from error
             if len(set(documents)) < len(documents):
                 raise ValueError(
-                    f"two choices of {name!r} of algorithm {self.id!r} are stored in the same form "
+                    f"two choices of {name!r} in algorithm {self.id!r} are stored in the same form "
                     f"({', '.join(map(str, documents))}); remove one of them"
                 )
 
@@ -246,7 +246,8 @@ class Step:
         if self.fixed and (len(ids) > 1 or self.algorithms[0].n_hyperparameters):
             raise ValueError(
                 f"step {self.name!r} is fixed and needs one algorithm without hyperparameters; it "
-                f"has {len(ids)}, the first with {self.algorithms[0].n_hyperparameters}"
+                f"has {len(ids)} algorithms, and the first has "
+                f"{self.algorithms[0].n_hyperparameters} hyperparameters"
             )
 
     @property

@@ -121,7 +121,7 @@ class Space:
                     raise ValueError(f"{who} is declared only_ignored but changes the pipeline")
                 for name in algorithm.ignores:
                     if name not in before:
-                        raise UnknownName(f"step before {who}, which ignores", name, before)
+                        raise UnknownName(f"step in `ignores` of {who}:", name, before)
                     ignored = before[name]
                     if ignored.fixed or ignored.orders or ignored.idle is None:
                         raise ValueError(

@@ -128,7 +128,7 @@ class Admm(Optimizer):
             if first is not None:
                 state.path = first.path
                 place, n_first = self._first.index(first) + 1, len(self._first)
-                why = f"{ordinal(place)} of {n_first}, before the first iteration"
+                why = f"{ordinal(place)} of {n_first} paths before the first iteration"
                 self._because = Reason("first paths", why)
                 return Query(first)
             if (varied := self._varied(budget, rng)) is not None:
@@ -186,7 +186,7 @@ class Admm(Optimizer):
     def _of_block(self, block: str, what: str, effort: int) -> Reason:
         self._state.asked += 1
         iteration, place = self._state.iteration + 1, ordinal(self._state.asked)
-        return Reason(block, f"{what}, {place} of {effort} in iteration {iteration}")
+        return Reason(block, f"{what}, {place} of {effort} trials in iteration {iteration}")
 
     def _effort(self, budget: Budget) -> int:
         """Return the effort of iteration t, I + t F up to a maximum (adaptive ADMM, section 5)."""

@@ -74,16 +74,16 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configura
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.trial import Trial
 
-_CONFIRM = Reason("confirm", "one of the best, on all rows before the budget ends")
+_CONFIRM = Reason("confirm", "one of the best, evaluated on all rows before the budget ends")
 _PER_SECOND = Reason(
-    "information per second", "most information about the best configuration on all rows per second"
+    "information per second", "most information per second about the best configuration on all rows"
 )
 _SOUGHT: Mapping[Acquisition, Reason] = {
     "gain": Reason("information", "most information about the best configuration"),
     "gain_per_cost": _PER_SECOND,
     "divergence_per_cost": _PER_SECOND,
     "improvement": Reason(
-        "expected improvement", "largest expected improvement by a Gaussian process"
+        "expected improvement", "largest expected improvement under a Gaussian process"
     ),
 }
 

@@ -153,7 +153,7 @@ _MODULE = "prefect_tune.optimizers.methods.fabolas.fabolas"
 FABOLAS = Method(
     name="fabolas",
     purpose="Gaussian processes over configurations and subset sizes, searched by information per "
-    "second; for many rows, if one evaluation takes long",
+    "second; for many rows, if one evaluation takes a long time",
     implementation=f"{_MODULE}:Fabolas",
     options=FabolasOptions,
     fidelities=frozenset({"subset", "folds"}),
