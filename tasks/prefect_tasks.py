@@ -131,7 +131,7 @@ class ShownCall:
                 except CallEnded as ended:
                     if not ended.may_repeat or is_last:
                         raise
-                    text = f"{self.what} is run again: {ended}"
+                    text = f"rerunning {self.what}: {ended}"
                     self.task.observe(Notice("killed", text, self.what))
                 else:
                     if isinstance(value, TrialOutcome) and value.evaluation is None:
@@ -172,7 +172,7 @@ def evaluate(
     shown = ShownCall(f"trial {number}", context, report)
     limits = Limits(context.trial_seconds if limit_seconds is None else limit_seconds)
     if limits.seconds < context.trial_seconds:
-        why = "from measured costs and the time left; --trial-timeout sets another limit"
+        why = "a limit from measured costs and the time left; --trial-timeout sets another"
         limits = replace(limits, remedy=why)
     ended: CallEnded | None = None
     try:

@@ -195,7 +195,7 @@ def follow(
     )
 
 
-_LOADING = "it loads code that imports in its source do not name"
+_LOADING = "the source loads code without an import statement"
 
 
 @cache

@@ -154,7 +154,7 @@ def _checked(algorithm: Algorithm, step: str, *, is_model: bool) -> Any:
         return None
     if algorithm.import_path.startswith("__main__."):
         raise BadInput(
-            f"{who}: {algorithm.import_path} belongs to the running program, which workers lack",
+            f"{who}: workers cannot import {algorithm.import_path} from the running program",
             remedy="define the class in the file of the space, or in a module next to that file",
         )
     try:
@@ -167,7 +167,7 @@ def _checked(algorithm: Algorithm, step: str, *, is_model: bool) -> Any:
         ) from error
     for method in ("fit", "predict" if is_model else "transform"):
         if not callable(getattr(built, method, None)):
-            where = "the last step must predict" if is_model else "it is not the last step"
+            where = "the last step must predict" if is_model else "other steps must transform"
             raise BadInput(f"{who}: {algorithm.import_path} has no method {method}; {where}")
     if unseeded := unseeded_arguments(built):
         raise BadInput(
@@ -188,7 +188,7 @@ def _check_kind(algorithm: Algorithm, model: Any, space: Space, argument: str) -
     if kind not in ("", right):
         raise BadInput(
             f"algorithm {algorithm.id!r} of step {space.steps[-1].name!r} "
-            f"({algorithm.import_path}) is a {kind}, and space {space.name!r} is for "
+            f"({algorithm.import_path}) is a {kind}, but space {space.name!r} is for "
             f"{space.target}",
             option="space",
             value=argument,

@@ -242,8 +242,8 @@ class _Gathered:
             why = "is not in the training data"
         n_left = entries["count"][is_text & ~is_kept].sum()
         notes = {
-            f"{n_left} events of {where} keep their code without their string, which {why}": n_left,
-            f"{self._n_beside} strings of {where} next to a number are not used": self._n_beside,
+            f"{n_left} events of {where} keep only their code, because their string {why}": n_left,
+            f"{self._n_beside} events of {where} keep a number, not its string": self._n_beside,
             f"values of {where} such as {self._comma} have a decimal comma": self._comma,
         }
         for what, is_what in (("string values", is_text), ("several units", is_unit)):
@@ -308,7 +308,7 @@ def labels_table(
     known = next(_named_so(table.columns, SYNONYMS["prediction_time"]))
     if time not in {None, "prediction_time", known}:
         raise BadInput(
-            f"the time of a row with events is the prediction time, column {known!r} of {where}",
+            f"rows of events are ordered by prediction time, column {known!r} of {where}",
             option="time",
             value=time,
             remedy="use --time prediction_time",
@@ -318,8 +318,8 @@ def labels_table(
         candidates = [column for column in named_so if table[column].notna().any()]
         if not candidates:
             raise BadInput(
-                f"{where} has no known column of classes; name the column with --target, or rename "
-                f"it to one of {', '.join(LABEL_COLUMNS)}"
+                f"{where} has no class column with a known name; choose one with --target, or "
+                f"rename it to one of {', '.join(LABEL_COLUMNS)}"
             )
         target = candidates[0]
     elif target not in table:

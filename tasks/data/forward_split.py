@@ -182,7 +182,7 @@ def _starts(times: NDArray[Any], shares: Sequence[float]) -> NDArray[Any]:
     n_older = np.cumsum(counts)[:-1]
     if len(n_older) < len(shares):
         raise BadInput(
-            f"the rows have {len(values)} different times, but folds that look forward need at "
+            f"the rows have {len(values)} different times, but folds ordered by time need at "
             f"least {len(shares) + 1}",
             remedy="use fewer --folds, or more precise times",
         )
@@ -211,13 +211,13 @@ def _check_parts(dataset: Dataset, parts: Sequence[tuple[str, Mask, Mask]]) -> N
             if part is held_out and not n_rows:
                 continue
             if n_rows < fewest:
-                why = f"{n_rows} rows (at least {fewest} are needed)"
+                why = f"only {n_rows} rows (at least {fewest} are needed)"
             elif dataset.classes and len(found) < _TWO:
-                why = f"all {n_rows} of class {dataset.classes[int(found[0])]!r}"
+                why = f"all {n_rows} rows are of class {dataset.classes[int(found[0])]!r}"
             else:
                 continue
             raise BadInput(
-                f"{what}, which are {why}",
+                f"{what}: {why}",
                 remedy="use fewer --folds, a smaller --gap, or another --test-size or --holdout"
                 + (", or omit --group" if dataset.groups is not None else ""),
             )

@@ -224,7 +224,7 @@ def _labels_location(source: Source, labels: str) -> Location:
     below = Location.at(source.data, source.gaps).below(labels)
     if below.exists():
         return below
-    raise BadInput(f"there are no labels at {labels}, neither as given nor below {source.data}")
+    raise BadInput(f"there is no file or folder {labels}, neither as given nor below {source.data}")
 
 
 _HALF = 0.5
@@ -301,7 +301,7 @@ def read_features(
     """
     if isinstance(training.X, pd.DataFrame):
         if labels is not None:
-            raise BadInput("labels are for patient events, but the model takes a table; omit them")
+            raise BadInput("the model takes a table, but --labels is for events; omit --labels")
         if data.startswith(_BUNDLED):
             return bundled_table(data.removeprefix(_BUNDLED))
         reader = training.row_reader
@@ -324,7 +324,7 @@ def read_features(
         )
     found = recognize(Given(location, labels=labels), chosen)
     if found.kind == "table":
-        raise BadInput(f"{data} is read as a table, but the model takes events")
+        raise BadInput(f"{data} is a table, but the model takes events; name a --format of events")
     rows, notes = read_event_rows(data, labels, found, location, training.X)
     for note in notes:
         _LOGGER.warning(note)

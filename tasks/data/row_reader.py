@@ -74,7 +74,7 @@ def unreadable_text(cells: Sequence[UnreadableCell], where: str) -> str:
     more = f"; {n_rows} rows in all cannot be read" if n_rows > 1 else ""
     return (
         f"data row {first.row + 1} of {where} holds {first.value!r} in column {first.column!r}, "
-        f"where the study learned {first.expected}{more}"
+        f"but the study learned {first.expected} there{more}"
     )
 
 

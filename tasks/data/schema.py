@@ -125,7 +125,7 @@ def features_of(  # noqa: PLR0917 - options for columns
             types = sorted({type(value).__name__ for value in column})
             if len(types) > 1:
                 held = " and ".join(types)
-                notes.append(f"column {name} holds values of type {held}, read as strings")
+                notes.append(f"column {name} holds values of types {held}, and is read as strings")
     if not columns:
         why = "".join(f"; {', '.join(names)}: {reason}" for reason, names in left_out.items())
         raise BadInput(f"{where} has no column left to learn from{why}")
@@ -162,8 +162,8 @@ def _notes(frame: pd.DataFrame, X: pd.DataFrame, reader: RowReader) -> Iterator[
             alike.setdefault((*column.notations, Notation())[0], []).append(name)
         if pd.api.types.is_integer_dtype(frame[name].dtype) and (frame[name].abs() > EXACT).any():
             yield (
-                f"column {name} holds whole numbers above {EXACT:g}, and models do not see their "
-                f"last digits; if they are codes, use --categorical {quote(name)}"
+                f"column {name} holds whole numbers above {EXACT:g}, which lose their last digits "
+                f"in models; if the numbers are codes, use --categorical {quote(name)}"
             )
         numbers = X[name].to_numpy()
         if (
@@ -183,9 +183,9 @@ def _notes(frame: pd.DataFrame, X: pd.DataFrame, reader: RowReader) -> Iterator[
 
 
 _BECAME = {
-    "date": "read as dates, in UTC: days since 1970 and calendar parts",
+    "date": "read as UTC dates, with days since 1970 and calendar parts as features",
     "duration": "read as durations, in seconds",
-    "text": "read as free text: number of words, and hashed words",
+    "text": "read as free text, with the number of words and hashed words as features",
 }
 
 
@@ -256,7 +256,7 @@ def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list
         if strays:
             notes.append(
                 f"column {name} holds numbers and other values, such as {strays[0]!r}, so it is "
-                f"read as strings; if that means missing, add --na-values {quote(strays[0])}"
+                f"read as strings; if this string means missing, add --na-values {quote(strays[0])}"
             )
     return learned, notes
 
@@ -282,7 +282,7 @@ def _date_notes(
     """Yield a note if distinct strings contain dates but the column is not read as dates."""
     how = "so it is read as strings; write dates like 2024-12-31"
     if formats:
-        yield f"column {texts.name} may hold dates, but the order of day and month is open, {how}"
+        yield f"column {texts.name} may hold dates, but which part is the day is unclear, {how}"
     elif are_dates and np.any([*are_dates.values()], axis=0).mean() >= LEAST_SHARE:
         most = max(are_dates.values(), key=np.sum)
         other = texts[~most]

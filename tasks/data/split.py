@@ -501,7 +501,7 @@ def _check_parts(dataset: Dataset, fold: Folds) -> None:
         if part == TEST and dataset.is_test is not None:
             raise BadInput("the given test rows have only one class; two are needed")
         where = names.get(int(part), f"fold {part}")
-        raise _too_rare(dataset, int(missing[0]), f"{where} would have none")
+        raise _too_rare(dataset, int(missing[0]), f"{where} would have no row of the class")
 
 
 def _check_enough(dataset: Dataset, free: Rows, needed: int, parts: str) -> None:
@@ -525,8 +525,8 @@ def _too_rare(dataset: Dataset, position: int, why: str) -> BadInput:
     is_number = isinstance(label, int | float) and not isinstance(label, bool)
     as_numbers = ", or use regression with --metric r2" if is_number else ""
     return BadInput(
-        f"class {label!r} has {number} to learn from, and {why}",
-        remedy=f"use fewer --folds or --holdout, or leave out the rows of this class{as_numbers}",
+        f"class {label!r} has {number} to learn from, but {why}",
+        remedy=f"use fewer --folds, use --holdout, or leave out the rows of this class{as_numbers}",
     )
 
 

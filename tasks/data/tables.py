@@ -68,7 +68,7 @@ def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
     """Return the group number of each row, shape (n,); `BadInput` if a value is missing."""
     missing = int(column.isna().sum())
     if missing:
-        raise BadInput(f"{missing} rows of {where} have no {column.name!r}, the group column")
+        raise BadInput(f"{missing} rows of {where} have no group in column {column.name!r}")
     groups, _ = pd.factorize(category_texts(column))
     return groups.astype(np.int64)
 
@@ -220,7 +220,7 @@ def _times(name: str, tables: _Tables, gaps: Sequence[str]) -> tuple[RowTimes, s
             "other",
             option="time",
             value=name,
-            remedy="write both in the same way",
+            remedy="write both columns in the same way",
         )
     first, last = time_text(times.min()), time_text(times.max())
     if len(times) and (times == times[0]).all():

@@ -108,7 +108,7 @@ class HeldOut:
     def check_time(self) -> None:
         """Raise `TimeoutError` if the time for the choice is up."""
         if monotonic() > self.until:
-            raise TimeoutError("the choice took longer than the time left")
+            raise TimeoutError("choosing the ensemble took longer than the time left")
 
     def blended(self, weights: Array) -> tuple[Predictions, ...]:
         """Return an ensemble's predictions by fold, given weights (n,) that sum to 1."""

@@ -131,8 +131,8 @@ def check_memory(
     needed = max(rule(arguments, summary) for rule in (_matrix, *rules) if rule)
     if needed > limit:
         raise WillNotFit(
-            f"{name} was not started: for {summary.rows:,} rows and {summary.columns:,} columns it "
-            f"takes at least {needed / 1e9:,.1f} GB, but only {limit / 1e9:,.1f} GB are available"
+            f"{name} was not started: for {summary.rows:,} rows and {summary.columns:,} columns, "
+            f"it needs at least {needed / 1e9:,.1f} GB, but only {limit / 1e9:,.1f} GB is available"
         )
 
 

@@ -89,7 +89,7 @@ def parse_constraint(text: str) -> QuantityBound:
     if bounded.operator != operator:
         column, named = bounded.quantity.column, bounded.quantity.text
         ratio = (
-            f"disparate_impact({column})>=0.8 is the ratio of selection rates, of which more is "
+            f"disparate_impact({column})>=0.8 is a ratio of selection rates, and a higher ratio is "
             f"better; the largest difference of a metric between groups is group_gap({column})<=0.1"
         )
         raise _wrong(text, ratio if column and operator == "<=" else f"write {named}<=VALUE")

@@ -74,7 +74,7 @@ class Predictions:
             return "this model returns no scores"
         is_one = np.isclose(self.score.sum(axis=1), 1, atol=_ROUNDING)
         wrong = np.flatnonzero((self.score < 0).any(axis=1) | ~is_one)
-        return f"its scores are not probabilities, such as in row {wrong[0]}" if len(wrong) else ""
+        return f"the model's scores of row {wrong[0]} are not probabilities" if len(wrong) else ""
 
 
 def predictions_of(
@@ -199,10 +199,10 @@ class _Answer:
         if values.dtype == object:
             values = np.array(values.tolist())  # finds the type of the items
         if values.dtype.kind not in "fiub":
-            self._check(method, values, shape, np.zeros(values.shape, bool), ", which is no number")
+            self._check(method, values, shape, np.zeros(values.shape, bool), "; expected numbers")
         with np.errstate(over="ignore"):  # infinite numbers raise their own error
             numbers = values.astype(np.float64, copy=False)
-        self._check(method, values, shape, np.isfinite(numbers), ", which is not finite")
+        self._check(method, values, shape, np.isfinite(numbers), "; expected finite numbers")
         return numbers
 
     def _check(

@@ -270,7 +270,7 @@ class Sandbox:
         try:
             self.tree = ProcessTree(pid)
         except psutil.NoSuchProcess as error:
-            raise CannotStart("the process ended as it started") from error
+            raise CannotStart("the process ended during its start") from error
         self.is_alive = True
         self._code: int | None = None
         self._is_loading = bool(at_start)

@@ -219,7 +219,7 @@ def _evaluation(path_run: PathRun, stopwatch: Stopwatch) -> Evaluation:
         return evaluation
     trained = [model for model in models if isinstance(model, IterativeNode)]
     troubles = (
-        f"no epoch {model.epochs + 1} in fold {model.fold.number}: {error_line(model.trouble)}"
+        f"epoch {model.epochs + 1} of fold {model.fold.number} failed: {error_line(model.trouble)}"
         for model in trained
         if model.trouble
     )
@@ -378,7 +378,7 @@ def _fitted(fold: Fold, path: Sequence[PathStep]) -> tuple[StepCost, ...]:
     return tuple(costs)
 
 
-_LIBRARIES = "the libraries of the space's algorithms:"
+_LIBRARIES = "the libraries of the space's algorithms"
 """Optional libraries that algorithms of the space need, with their versions."""
 
 INDEX_MACHINE = "machine of the index"
@@ -431,6 +431,6 @@ def worker_environment(context: StudyContext) -> dict[str, Any]:
         "space": space.digest,
         "scikit-learn": sklearn.__version__,
         "prefect-tune": version("prefect-tune"),
-        "signing key with the fingerprint": key_fingerprint(),
+        "fingerprint of the signing key": key_fingerprint(),
         INDEX_MACHINE: machine() if store.database.is_of_one_machine else None,
     }

@@ -168,7 +168,7 @@ def recognize(
     if found is not None:
         if found.folder_holds and not found.recognizes(given):
             raise BadInput(
-                f"{location.url} is not {found.description}: a folder with {found.folder_holds}"
+                f"{location.url} is not {found.description}, which needs {found.folder_holds}"
             )
         return found
     asked = []
@@ -183,6 +183,6 @@ def recognize(
         raise BadInput(f"{location.url} has an unsupported file type; use {SUFFIX_NAMES}")
     holds = ", ".join(f.folder_holds for f in asked if f.folder_holds)
     raise BadInput(
-        f"{location.url} is a folder without {holds}, or Parquet or CSV files of one table; name a "
-        "file, or choose a format with --format"
+        f"{location.url} is a folder with none of: {holds}, Parquet or CSV files of one table; "
+        "name a file, or choose a format with --format"
     )

@@ -97,7 +97,7 @@ def _read(location: Location, texts: Sequence[str]) -> list[pd.DataFrame]:
         without = [f.url for f, frame in zip(files, frames, strict=True) if name not in frame]
         if without:
             few = f"{len(without)} of {len(files)} files, such as {without[0]}"
-            notes.append(f"column {name} is missing in {few}; its value is missing in these rows")
+            notes.append(f"column {name} is missing in {few}, so its values are missing there")
     frames[0].attrs[NOTES] = [*frames[0].attrs.get(NOTES, ()), *notes]
     return frames
 

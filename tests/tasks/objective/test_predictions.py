@@ -95,7 +95,7 @@ def test_scores_are_ordered_by_class(classes, answers, expected) -> None:
         (ABC, Says(LABEL, score=np.where(SCORE > 0.8, np.nan, SCORE)), "nan in 1"),
         (ABC, Says(LABEL, decision=np.where(SCORE > 0.8, -np.inf, SCORE)), "-inf in 1"),
         (ABC, Says(LABEL, score=SCORE[:, 1:2]), r"\(4, 1\)"),
-        (ABC, Says(LABEL, score=SCORE.astype(str)), "no number"),
+        (ABC, Says(LABEL, score=SCORE.astype(str)), "expected numbers"),
         *(
             (np.array([0, 1]), Says([value] * 4), "in 4 of")
             for value in ("1", b"1", 0.5, 0.9999999, float("inf"), None, 2**40)
@@ -103,7 +103,7 @@ def test_scores_are_ordered_by_class(classes, answers, expected) -> None:
         (np.empty(0), Says([1.0, np.nan, 2.0, 3.0]), "nan in 1"),
         (np.empty(0), Says(pd.Series([1.0, pd.NA, 2.0, 3.0], dtype="Float64")), "nan in 1"),
         *(
-            (np.empty(0), Says([value] * 4), "no number")
+            (np.empty(0), Says([value] * 4), "expected numbers")
             for value in (10**400, 1j, "1", None, np.datetime64(5, "ns"), np.timedelta64(5, "s"))
         ),
     ],

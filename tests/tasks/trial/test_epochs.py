@@ -185,7 +185,7 @@ def test_infinite_loss_ends_a_training_and_the_best_epoch_is_used(tmp_path) -> N
     assert 1 <= n < EPOCHS
     assert {len(curve) for curve in ended.fold_curves} == {n}
     assert ended.loss == min(ended.curve)
-    assert ended.trouble.startswith(f"no epoch {n + 1} in fold ")
+    assert ended.trouble.startswith(f"epoch {n + 1} of fold ")
     stretches = [train(context, "growing", e) for e in range(1, EPOCHS)]
     assert results(stretches[-1]) == results(ended)
     assert stretches[0].curve == ended.curve[:1]
