@@ -104,7 +104,7 @@ _MOST_BROKEN, _LATE_SECONDS = 3, 30.0
 """
 _MOST_UNENDED = 10
 """Number of timeouts without any result after which the cheapest trial runs without a limit."""
-_PASSED_OVER = "not started: its algorithm exceeded the limit before, and others are untried"
+_PASSED_OVER = "not started: its algorithm has exceeded the limit, and other algorithms are untried"
 """Message of a trial that fails in favor of another algorithm, at most `_MOST_UNENDED` times."""
 _DUE_TIMES = 1.5
 """Multiple of the predicted cost; with no more time left than this, the limit is also lifted."""

@@ -194,15 +194,15 @@ def _run(  # noqa: PLR0917
         if changed := dict.fromkeys(file for text in texts for file in changed_files(*text)):
             warn(
                 "code",
-                f"changed since the study started: {', '.join(changed)}; the study keeps using the "
-                "earlier modules and data files; start a new study to use the changes",
+                f"files have changed since the study started: {', '.join(changed)}; the study "
+                "keeps using the earlier files; start a new study to use the changes",
             )
         if any(study.trials[n].state == TrialState.STOPPED for n in numbers or ()):
             address = store_options(study.store.address)
             again = shlex.join([*continue_command(plan, study.name), *address])
             observer.note(
-                f"some reruns are partial; this evaluates the best in full: {again} (if its budget "
-                "is used up, use a larger --budget)"
+                f"some reruns are partial; to evaluate the best in full, run {again} (with a "
+                "larger --budget if the budget is used up)"
             )
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
         # If the search had nothing left to do, this session only fits the model.

@@ -130,7 +130,7 @@ def choose_ensemble(
     if kind == "single":
         return ChosenEnsemble.alone(best)
     if not feasible or not best.query.is_full:
-        return ChosenEnsemble.alone(best, f"trial {best.number} is ahead of all full trials")
+        return ChosenEnsemble.alone(best, f"no ensemble: the best trial, {best.number}, is partial")
     notes, candidates = [], feasible[: CANDIDATES if kind == "greedy" else None]
     n = len(candidates)
     while seconds < inf and n > 1 and choosing_seconds(study, kind, size, n) > seconds:
@@ -163,8 +163,8 @@ def choose_ensemble(
             built = best_kind(nested)
         else:
             notes.append(
-                "too few held-out rows to compare ensembles on rows that the ensembles were not "
-                "built from; using the best trial alone"
+                "too few held-out rows to compare ensembles on rows not used to build them; using "
+                "the best trial alone"
             )
     rng = np.random.default_rng(_seeds(study, 0))
     choice = choose(built, held_out, picks, bootstraps, rng, limit=limit)

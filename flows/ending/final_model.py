@@ -239,7 +239,7 @@ class _Ending:
                 raise OutOfTime
 
         if not is_long:
-            reason = "it took longer than expected"
+            reason = "the fit took longer than expected"
             with suppress(OutOfTime):
                 return fit(check), False
         try:
@@ -248,10 +248,10 @@ class _Ending:
             self.observer.note(f"{failure}; fitting on all training rows instead, which is slower")
             return fit(), False
         is_one = bool(study.plan.options.bounds)
-        model = "is the model of the first fold" if is_one else "averages the fold models"
+        model = "the model of the first fold" if is_one else "the mean of the fold models"
         self.observer.note(
-            f"too little time to fit on all training rows ({reason}): the final model {model}; the "
-            f"next run of study {study.name} refits it on all rows"
+            f"too little time to fit on all training rows ({reason}): the final model is {model}; "
+            f"the next run of study {study.name} refits the model on all rows"
         )
         return seconds, True
 

@@ -64,7 +64,7 @@ def store_address(given: "str | os.PathLike[str] | None", database: str | None) 
 
     if database and (shown := without_password(database)) != database:
         raise BadInput(
-            "Prefect would show its password with the run",
+            "Prefect would show the password in the URL with the run",
             option="database",
             value=shown,
             remedy=f"set {DATABASE_VARIABLE} to this URL instead, or store it in a block and use "
@@ -100,9 +100,9 @@ def check_no_password(option: str, url: str | None) -> None:
     """Raise `BadInput` if the URL given for an option contains a password or key."""
     if url and has_password(url):
         raise BadInput(
-            "Prefect would show its password with the run",
+            "Prefect would show the password in the URL with the run",
             option=option,
             value=url,
-            remedy="set it in the environment instead, as AWS_SECRET_ACCESS_KEY for s3:// or as "
-            "FSSPEC_PROTOCOL_OPTION for any filesystem",
+            remedy="set the password in the environment instead, as AWS_SECRET_ACCESS_KEY for "
+            "s3:// or as FSSPEC_PROTOCOL_OPTION for any filesystem",
         )

@@ -66,7 +66,7 @@ class EnsembleRule:
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
-            raise ValueError(f"an ensemble has at least 1 pick; got {self.size}")
+            raise ValueError(f"an ensemble needs at least 1 pick; got {self.size}")
 
     @classmethod
     def parse(cls, value: int | str) -> Self:
@@ -141,7 +141,7 @@ def _parse_memory(text: str, option: Option) -> int | None:
     memory_bytes = _parse_size(text, option)
     if memory_bytes is not None and memory_bytes < _LEAST_MEMORY_BYTES:
         reason = "a trial needs about 300MB for its libraries alone"
-        remedy = f"set it to at least {format_bytes(_LEAST_MEMORY_BYTES)}"
+        remedy = f"set the limit to at least {format_bytes(_LEAST_MEMORY_BYTES)}"
         raise bad_value(option, reason, text, remedy)
     return memory_bytes
 
@@ -151,7 +151,7 @@ def _parse_ensemble(value: int | str, option: Option) -> EnsembleRule:
         return EnsembleRule.parse(value)
     except ValueError as error:
         *kinds, last = ENSEMBLE_KINDS
-        remedy = f"use a whole number from 1, or {', '.join(kinds)} or {last}"
+        remedy = f"use {', '.join(kinds)} or {last}, or a number of picks (1 or more)"
         raise bad_value(option, str(error), value, remedy) from None
 
 

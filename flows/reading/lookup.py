@@ -80,7 +80,7 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
         named = study.plan.options.series
         series = None if named is None else SeriesTable(store.database).find(named)
     if series is not None and series.runs[-1].study == study.name:
-        why = f"the newest study of series {series.name}, and its next run starts from it"
+        why = f"the newest study of series {series.name}, from which the next run starts"
     if series is not None and study.name in {champion.study for champion in series.champions}:
         why = f"a champion of series {series.name}, whose model the series keeps"
     if series is not None and why:

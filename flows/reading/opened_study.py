@@ -89,7 +89,7 @@ class OpenedStudy:
             if (document := self.ledger.trial(self.name, number)) is not None:
                 return TrialView(document).checked()
             last = max((trial.number for trial in self.trials()), default=None)
-        has = "has no trials yet" if last is None else f"has the trials 0 to {last}"
+        has = "has no trials yet" if last is None else f"has trials 0 to {last}"
         raise BadInput(f"study {self.name} {has}", option="trial", value=number)
 
     def failed(self) -> list[int]:
@@ -117,7 +117,7 @@ class OpenedStudy:
         if space.digest != problem.space_digest:
             raise BadInput(
                 f"the space {problem.space} of study {self.name!r} differs in this version",
-                remedy="use the version that ran the study",
+                remedy="use the version of prefect-tune that ran the study",
             )
         return space
 

@@ -77,7 +77,7 @@ def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
         )
     for plugin in view.plugins:
         is_missing = plugin.kind == METRICS.kind and plugin.name not in METRICS
-        missing = "; it is not installed here" if is_missing else ""
+        missing = ", which is not installed here" if is_missing else ""
         of = f"of {plugin.distribution} {plugin.version}{missing}"
         yield _line(f"plugin: {plugin.kind} {plugin.name} {of}")
     yield from (_line(f"warning: {note}", tone="warning") for note in view.notes)
@@ -108,13 +108,13 @@ def model_lines(view: StudyView) -> Iterator[StudyLine]:
         which = "the model of the first fold" if view.constraints else "the mean of the fold models"
         yield _line(
             f"the final model is {which}, because time ran out before a fit on all training rows; "
-            "rerun the command with this study for that fit"
+            "rerun the command with this study to fit on all rows"
         )
     if view.no_model:
         yield _line(view.no_model, tone="warning")
     if (former := view.instead_of) is not None:
-        what = "trial" if len(former.trials) == 1 else "the ensemble of trials"
-        yield _line(f"instead of {what} {', '.join(map(str, former.trials))}: {former.reason}")
+        lost = "trial" if len(former.trials) == 1 else "the ensemble of trials"
+        yield _line(f"model replaces {lost} {', '.join(map(str, former.trials))}: {former.reason}")
     if view.rare_recall:
         yield _line(view.rare_recall)
     undefined, alone = view.test_loss_undefined, view.single_best_test_loss_undefined
@@ -165,7 +165,7 @@ def _ensemble(view: StudyView) -> Iterator[StudyLine]:
     built, alone = ensemble.nested.get(ensemble.kind), ensemble.nested.get("single")
     if built is not None and alone is not None:
         nested = f"{losses.named(built)}; best trial {losses.of(alone)}"
-        yield _line(f"on held-out rows not used to build it: {nested}", depth=1)
+        yield _line(f"on held-out rows not used to build the ensemble: {nested}", depth=1)
     weights = [f"trial {member.trial} {member.weight:.1%}" for member in ensemble.heaviest]
     yield _line(", ".join(weights), depth=1)
 

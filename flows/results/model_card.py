@@ -50,8 +50,8 @@ from prefect_tune.tasks.objective.metric import metric_named
 
 _USE = re.compile(r"^## Intended use\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 _UNWRITTEN = (
-    "*To be written by the people who put the model to use: for what and for whom, and for what "
-    "not. The search cannot know. Exporting again keeps this section.*"
+    "*To be written by the people who use the model: what the model is for, who it is for, and "
+    "what it must not be used for. The search cannot know. Exporting again keeps this section.*"
 )
 
 

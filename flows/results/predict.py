@@ -141,8 +141,8 @@ def predict(
         frame = frame.astype(whole.dtypes.to_dict())
         frame.loc[np.unique([cell.row for cell in cells])] = None
     if twice := [name for name in ids if name in frame]:
-        reason = "predictions have a column of this name anyway"
-        raise BadInput(reason, option="id", value=twice[0], remedy="rename the column of the data")
+        reason = "the predictions already have a column of this name"
+        raise BadInput(reason, option="id", value=twice[0], remedy="omit or rename the column")
     frame = pd.concat([given, frame], axis=1)
     frame.attrs = {UNSEEN: unseen}
     return frame

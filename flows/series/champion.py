@@ -54,15 +54,12 @@ def promote_study(store: ArtifactStore, series: str, study: str | None = None) -
         candidates = studies if study is None else [study]
         with_model = (one for one in candidates if store.records.exists(model_record(one)))
         if (chosen := next(with_model, None)) is None:
-            what = (
-                f"no study of series {series!r} has a"
-                if study is None
-                else f"study {study!r} has no"
-            )
-            raise BadInput(f"{what} model yet", remedy="resume it, or name another study")
-        reason = "promoted by hand, in place of"
+            problem = f"no study of series {series!r} has a model yet"
+            if study is not None:
+                problem = f"study {study!r} has no model yet"
+            raise BadInput(problem, remedy="resume a study, or name another study")
         champion = Champion(chosen, locked.model_copy(chosen), "hand")
-        return _set_by_hand(locked, before, champion, "promote", reason)
+        return _set_by_hand(locked, before, champion, "promote", "promoted by hand")
 
 
 def roll_back(store: ArtifactStore, series: str) -> dict[str, Any]:
@@ -78,7 +75,7 @@ def roll_back(store: ArtifactStore, series: str) -> dict[str, Any]:
         former = before.champions[1]
         if not store.records.exists(former.record):
             raise BadInput(f"the stored model of study {former.study} is missing", remedy=remedy)
-        return _set_by_hand(locked, before, former, "rollback", "rolled back from")
+        return _set_by_hand(locked, before, former, "rollback", "restored by hand")
 
 
 def set_champion(
@@ -124,7 +121,7 @@ def _set_by_hand(
     former = None if current is None else current.study
     is_changed = current is None or current.record != champion.record
     if is_changed:
-        reason = f"{reason} {former or 'no champion'}"
+        reason += f", in place of {former}" if former else ""
         set_champion(locked, before, champion, by=by, reason=reason)
         locked.release_models()
     return {

@@ -155,18 +155,18 @@ class _Run:
         if changed or dataset.digest() != plan.problem.dataset:
             reason = f"{' and '.join(changed)} changed" if changed else ""
             return self._started(request, series, plan, reason)
-        nothing = f"nothing changed since {last.study}"
+        unchanged = f"nothing changed since {last.study}"
         if stored.state == "failed":
-            return self._resumed(plan, last, f"{nothing}, which failed and is tried again")
+            return self._resumed(plan, last, f"{unchanged}, but that study failed and is retried")
         trials, seconds = stop_rule(self.given.options)
         may_resume = self.given.options.if_unchanged != "skip"
         if may_resume and StudyFacts.from_stored(stored).model.model_of_folds:
-            reason = f"{nothing}, but its model still needs a fit on all training rows"
+            reason = f"{unchanged}, but the model still needs a fit on all training rows"
             return self._resumed(plan, last, reason)
         if may_resume and has_grown(plan.options.stop_rule, StopRule(trials, seconds)):
             grown = {"trials": trials, "budget": seconds}
-            return self._resumed(plan, last, f"{nothing} but the budget", **grown)
-        reason = f"{nothing}, and the budget has not grown" if may_resume else nothing
+            return self._resumed(plan, last, f"{unchanged} but the budget", **grown)
+        reason = f"{unchanged}, and the budget has not grown" if may_resume else unchanged
         note = Note(reason, "series", self.locked.name, "the run ends")
         return SeriesStudy(
             last.study, plan, self.locked.store, (note,), locked=self.locked, nothing_to_do=reason

@@ -141,7 +141,7 @@ def _decision(
             f"{losses.of(compared.champion.value)}, on {counted(compared.n_rows, 'fresh row')}"
         )
     elif comparison.problem:
-        details = f": could not compare: {comparison.problem}"
+        details = f": the models could not be compared: {comparison.problem}"
     else:
         details = (
             f": not enough rows ({counted(comparison.n_rows, 'test row')} that the champion "

@@ -101,10 +101,9 @@ class Question:
             ("target", dataset.target, self.predicts),
         ):
             if given != known:
-                raise BadInput(
-                    f"series {series!r} has {what} of kind {known}, and this {what} is {given}",
-                    remedy="choose another --series name",
-                )
+                new = f"but the new {what} is of kind {given}"
+                reason = f"the {what} of series {series!r} is of kind {known}, {new}"
+                raise BadInput(reason, remedy="choose another --series name")
 
 
 def _another(series: str, option: str, given: object, known: object) -> BadInput:

@@ -86,7 +86,7 @@ def change_texts(changes: Changes) -> Iterator[str]:
     if changes.targets_changed:
         yield f"{counted(changes.targets_changed, 'target')} changed"
     if names := changes.columns_differing:
-        yield f"{', '.join(names)} differs in nearly all rows and does not identify them"
+        yield f"columns not used to match rows, as nearly all rows differ: {', '.join(names)}"
 
 
 def _reused_text(reused: Reused) -> str:

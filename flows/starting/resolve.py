@@ -151,12 +151,12 @@ def resolve(
     notes += [*_class_notes(dataset, split, metric), *map(Note, group_notes), *input_notes]
     if given.bounds and not method_named(method).honors_constraints:
         honoring = " or ".join(m.name for m in METHODS.without_plugins() if m.honors_constraints)
-        text = f"{method} ignores constraints while searching; they only choose among its trials"
+        text = f"{method} ignores constraints in its search; only the final choice respects them"
         notes.append(Note(text, "method", method, f"{honoring} searches within constraints"))
     if trials is not None and trials < (needed := optimizer.fewest_started):
         text = (
             f"method {method} starts {needed} configurations before it evaluates one in full; with "
-            f"only {trials}, it continues with the best of these"
+            f"only {trials} configurations, it continues with the best of them"
         )
         notes.append(Note(text, "trials", str(trials), f"use --trials {needed} or more"))
     return NewStudy(plan, dataset, split, tuple(notes))
@@ -175,7 +175,7 @@ def check_method(
         raise BadInput(
             f"method {method} needs the number of epochs of a full training",
             option="epochs",
-            remedy="set it, for instance --epochs 50, or use a method without epochs, "
+            remedy="set the option, for instance --epochs 50, or use a method without epochs, "
             "such as smac or fabolas",
         )
     with _reported_for("option"):
@@ -219,19 +219,19 @@ def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Not
         text = f"{split.n_copied:,} of {len(dataset):,} rows repeat another row"
         yield Note(f"{text}; equal rows are kept in one fold, or are all test rows")
     if split.equal is not None:
-        text = f"{split.equal.sum():,} of {(split.fold == TEST).sum():,} test rows equal a training"
-        yield Note(f"{text} row; the test score is measured with and without these")
+        text = f"{split.equal.sum():,} of {(split.fold == TEST).sum():,} test rows"
+        yield Note(f"{text} equal a training row; the score is measured with and without such rows")
     if not dataset.classes:
         return
     rare = split.rare_classes(dataset.strata)
     if len(rare):
         text = f"{_named_classes(dataset, rare, split.fold == LEARN)} cannot be held out"
-        yield Note(f"{text}: every fold trains on them, and the score covers only other classes")
+        yield Note(f"{text}: every fold trains on these classes, and the score covers only others")
     is_test, known = split.fold == TEST, dataset.y[split.is_training]
     unknown = np.setdiff1d(dataset.y[is_test], known)
     if len(unknown):
         named = _named_classes(dataset, unknown, is_test)
-        yield Note(f"only test rows have {named}, which no model can predict")
+        yield Note(f"no model can predict {named}, which only test rows have")
     rarest = rare_class(dataset, split)
     if rarest is not None and metric.declared.all_wrong is not None:  # the metric counts wrong rows
         share, label = float(np.mean(known == rarest)), dataset.classes[rarest]
@@ -303,9 +303,9 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
             if query.is_full:
                 found[query.configuration] = min(trial.loss, found.get(query.configuration, inf))
     if not found and plan.space != space.name:
-        raise _refused(start, f"that study searched another space; use --space {plan.space!r}")
+        raise _refused(start, f"the study searched another space; use --space {plan.space!r}")
     if not found:
-        raise _refused(start, "that study has no full trial that meets its constraints")
+        raise _refused(start, "the study has no full trial that meets its constraints")
     return sorted(found, key=lambda configuration: found[configuration])[:_BEST]
 
 

@@ -187,7 +187,8 @@ def check_same_data(
         split_options = replace(plan.options, seed=plan.seed)
         split = split_of(split_options, load_dataset(store, plan.problem.dataset), plan.fixed_test)
         if split.digest() != plan.problem.split:
-            raise RecordDamaged(f"record {record} is damaged, but this version splits differently")
+            damaged = f"record {record} is damaged, and cannot be restored because this version"
+            raise RecordDamaged(f"{damaged} of prefect-tune splits the data differently")
         import_split(split, store)
     return notes
 
@@ -227,5 +228,6 @@ def _read_again(
         files = " or ".join(given.files)
         return f"the content of {files} has changed since {subject} was started{cause}"
     flags = " and ".join(OPTIONS[name].flag for name in _differing(given, former))
-    text = f"{subject} was started with other data ({former.data}) than that in {given.data}"
-    return f"{text} with another {flags}" if given.data == former.data else text
+    if given.data == former.data:
+        return f"{subject} was started with another {flags}, and therefore with other data"
+    return f"{subject} was started with the data of {former.data}, which differs from {given.data}"

@@ -165,7 +165,7 @@ def read_input(
     whole = request.space or space_named(space_name)
     if (whole.data, whole.target) != (dataset.kind, dataset.target):
         raise BadInput(
-            f"the space is for {whole.target} on {whole.data}, and the study is {dataset.target} "
+            f"the space is for {whole.target} on {whole.data}, but the study is {dataset.target} "
             f"on {dataset.kind}",
             option="space",
             value=whole.name,
@@ -229,7 +229,7 @@ def find_metric(
     given = None if wanted is None else _class_written(wanted, classes)
     if wanted is not None and (len(classes) != 2 or given is None):
         raise BadInput(
-            f"not one of two classes; the target has {', '.join(labels[:8]) or 'numbers'}",
+            f"the target has {', '.join(labels[:8]) or 'numbers'}; name one of two classes",
             option="positive",
             value=wanted,
         )

@@ -59,7 +59,7 @@ def _busy(store: ArtifactStore, name: str) -> StudyBusy:
     holder = store.leases.holder(study_lease(name))
     return StudyBusy(
         f"study {name!r} is being run by {holder or 'another process'}",
-        remedy="wait for it, end it, or choose another --study name",
+        remedy="wait for that run, end it, or choose another --study name",
     )
 
 
@@ -83,7 +83,7 @@ class StudyClock:
         def note() -> None:
             self._ledger.beat(session, self._elapsed())
 
-        heartbeat = Heartbeat("session", note, _BEAT_SECONDS, "the study's time is not recorded")
+        heartbeat = Heartbeat("session", note, _BEAT_SECONDS, "study time could not be recorded")
         try:
             yield
         finally:

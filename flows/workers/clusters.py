@@ -71,7 +71,7 @@ def started_pool(
                 client.wait_for_workers(1, timeout=_WORKER_SECONDS)
             except (OSError, TimeoutError, ValueError, distributed.TimeoutError) as error:
                 raise BadInput(
-                    f"no scheduler with a worker answers ({error})",
+                    f"no Dask scheduler with at least one worker answers ({error})",
                     option="dask",
                     value=scheduler,
                     remedy="start a scheduler and a worker (`dask scheduler`, `dask worker`)",

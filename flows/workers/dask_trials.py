@@ -279,7 +279,7 @@ class DaskTrials:
                     elif attempts[position] < _ATTEMPTS:
                         waiting.appendleft(position)
                     else:
-                        died = f"its worker died in {_ATTEMPTS} attempts"
+                        died = f"the worker died in each of {_ATTEMPTS} attempts"
                         text = jobs[position].named(ended.fault or died)
                         raise RuntimeError(text)  # noqa: TRY301 - cuts the others, as any error
                 check()

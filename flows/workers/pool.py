@@ -78,8 +78,8 @@ class WorkerCheck:
                         "database that all workers reach, with "
                         "--database postgresql+psycopg://user@host/name"
                     )
-                there_is = f"worker {address} has {name} {environment[name]}"
-                raise BadInput(f"{there_is}, but the flow has {here}")
+                differs = f"worker {address} differs from the flow in {name}"
+                raise BadInput(f"{differs}: {environment[name]} instead of {here}")
             there.append(address)
         return there
 
@@ -198,7 +198,7 @@ class Workers:
         if self._alone_since is None:
             self._alone_since = now
             if self.check is not None:
-                self.note(f"waiting for workers: {self.check.scheduler} has no usable one")
+                self.note(f"waiting for workers: {self.check.scheduler} has no usable worker")
         if now - self._alone_since > (_LOCAL_WAIT_SECONDS if self.check is None else _WAIT_SECONDS):
             where, remedy = "this machine", "free some memory or use fewer --workers"
             if self.check is not None:

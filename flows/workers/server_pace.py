@@ -84,7 +84,7 @@ class ServerPace:
                 reported = "only steps that are not cached" if self._level == 1 else "no steps"
                 self._observer.note(
                     f"the Prefect server is {self._lag} task runs behind: trials now report "
-                    f"{reported} (--task-runs steps reports all and waits)"
+                    f"{reported} (--task-runs steps reports all steps and waits)"
                 )
         return self._lag <= _LAG_ALLOWED
 

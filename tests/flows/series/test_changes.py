@@ -83,7 +83,7 @@ def test_only_new_rows_are_counted_as_added_in_reformatted_snapshots() -> None:
             changes = changes_between(before, now)
             found = changes.rows_added, changes.rows_removed, changes.targets_changed
             assert found == (n_new, 0, 0)
-            assert list(change_texts(changes))[-1].startswith("exported differs")
+            assert list(change_texts(changes))[-1].endswith(": exported")
         before = now
 
 
