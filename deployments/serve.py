@@ -26,8 +26,8 @@ from prefect_tune.deployments.server.embedded import launched_server
 from prefect_tune.flows.running.interrupts import ENDING_SIGNALS, EndedBySignal
 
 _WITHOUT_EVENTS = (
-    "this server records no events, so automations do not fire: other runs use it, and it was "
-    "started without event services. To get them, restart serve when these runs have ended"
+    "automations do not fire, because other runs have started this server without event services; "
+    "restart serve when these runs have ended"
 )
 
 

@@ -106,7 +106,7 @@ def artifacts_export(opened: "ArtifactStore", key: str, file: str, *, part: str)
         path.write_bytes(data)
     emit(
         lambda: {"out": file, "key": entry.key, "part": part},
-        f"{part} of {entry.step} ({entry.algorithm}) is in {file}",
+        f"wrote {part} of {entry.step} ({entry.algorithm}) to {file}",
     )
 
 
@@ -125,7 +125,7 @@ def artifacts_stats(opened: "ArtifactStore") -> None:
 
 @artifacts.command("verify")
 @click.option(
-    "--repair", "is_repair", is_flag=True, help="Forget damaged steps, delete unknown files."
+    "--repair", "is_repair", is_flag=True, help="Forget damaged steps, and delete unknown files."
 )
 @reading_store
 def artifacts_verify(opened: "ArtifactStore", *, is_repair: bool) -> None:
@@ -168,8 +168,8 @@ def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
     if len(found) != 1:
         from prefect_tune.tasks.bad_input import BadInput
 
-        how_many = f"{len(found)} cached steps have" if found else "no cached step has"
         raise BadInput(
-            f"{how_many} a key that begins with {key!r}; `prefect-tune artifacts ls` lists them"
+            f"{len(found) or 'no'} cached steps have a key that begins with {key!r}; "
+            "`prefect-tune artifacts ls` lists all keys"
         )
     return found[0]

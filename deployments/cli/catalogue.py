@@ -72,7 +72,7 @@ def _print_method(method: "Method", *, is_explained: bool) -> None:
     if is_explained and method.honors_constraints:
         echo(f"{'':<12}searches within constraints")
     if is_explained and method.fidelities:
-        echo(f"{'':<12}evaluates at less than all {', '.join(sorted(method.fidelities))}")
+        echo(f"{'':<12}can evaluate partially, by {', '.join(sorted(method.fidelities))}")
     if is_explained and method.draws_on_cost:
         echo(f"{'':<12}uses the costs of trials, so two runs may differ in their trials")
     indent = " " * 16
@@ -184,7 +184,7 @@ def _print_space(space: dict[str, Any]) -> None:
         echo(f"\n{step['name']}")
         for algorithm, hyperparameters in step["hyperparameters"].items():
             ignored = ", ".join(step["ignores"].get(algorithm, ()))
-            notes = [f"requires the identity in {ignored}"] if ignored else []
+            notes = [f"ignores {ignored}"] if ignored else []
             if algorithm in step["only_ignored"]:
                 notes.append("only before algorithms that ignore this step")
             echo(f"  {algorithm}" + (f"  ({'; '.join(notes)})" if notes else ""))

@@ -40,7 +40,7 @@ def reported_errors() -> Iterator[None]:
         if is_of_server(error):
             is_refused = getattr(getattr(error, "response", None), "status_code", None) == 401
             why = (
-                "refused access; set its PREFECT_API_AUTH_STRING"
+                "refused access; set PREFECT_API_AUTH_STRING to the server's credentials"
                 if is_refused
                 else f"does not answer: {error!r}"
             )

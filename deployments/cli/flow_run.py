@@ -69,7 +69,7 @@ def run_flow(
                 observer.note(preparation.title)
                 for note in preparation.notes:
                     observer.note(str(note))
-                observer.note(f"Prefect shows it at {server.shown}")
+                observer.note(f"Prefect shows the run at {server.shown}")
                 if keep_server:
                     observer.note(f"in another shell: {server.exports}")
                 server.wait()

@@ -103,7 +103,7 @@ def predict(
     by = f" by {study}, the champion of {series}" if series else ""
     emit(
         lambda: {"study": study, **counts, "columns": list(frame.columns), "out": out},
-        f"{n_predicted} predictions{by} in {out}",
+        f"wrote {n_predicted} predictions{by} to {out}",
     )
 
 

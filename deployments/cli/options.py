@@ -139,7 +139,7 @@ def check_named(options: StudyOptions) -> None:
         method_named(options.method)
     if (name := options.metric) is not None:
         if ":" in name:
-            raise BadInput("your own metric needs a plugin", option="metric", value=name)
+            raise BadInput("a metric of your own must be in a plugin", option="metric", value=name)
         metric_named(name)
     for file in options.source.files[:1]:
         # Unlike Path, `exists` accepts invalid file names.

@@ -30,9 +30,9 @@ def format_from_suffix(file: str, kinds: Mapping[str, str], option: str = "") ->
     if kind is not None:
         return kind
     endings = f"{', '.join(list(kinds)[:-1])} or {list(kinds)[-1]}"
-    what = "this is a folder; the file" if Path(file).is_dir() else "the file"
-    what = what if option else f"{file}: {what}"
-    raise BadInput(f"{what} must end in {endings}", option=option, value=file)
+    folder = "this path is a folder; " if Path(file).is_dir() else ""
+    named = "" if option else f"{file}: "
+    raise BadInput(f"{named}{folder}the file must end in {endings}", option=option, value=file)
 
 
 def write_table(frame: "pd.DataFrame", out: str) -> None:

@@ -57,7 +57,7 @@ def show(
 
         if code or output:
             option = "code" if code else "output"
-            raise BadInput("the option needs a trial", option=option, remedy="add --trial N")
+            raise BadInput("the option needs a trial number", option=option, remedy="add --trial N")
         print_summary(read_study(store, study), notes=True)
     elif code:
         from prefect_tune.flows.results.built_pipeline import pipeline_code
@@ -135,7 +135,7 @@ def trials(store: "ArtifactStore", study: str, *, failed: bool, out: str | None)
     write_table(writable(table), out)
     emit(
         lambda: {"study": study, "out": out, "rows": len(table), "columns": list(table)},
-        f"{len(table)} trials of {study} in {out}",
+        f"wrote {len(table)} trials of {study} to {out}",
     )
 
 

@@ -286,7 +286,7 @@ class PipelineSearch(BaseEstimator):
             raise UnknownName("value of predicts", self.predicts, DEFAULT_METRICS)
         name = self.metric or DEFAULT_METRICS[self.predicts]
         if (target := metric_named(name).target) != self.predicts:
-            raise BadInput(f"metric {name} is for {target}, and predicts is {self.predicts!r}")
+            raise BadInput(f"metric {name} is for {target}, but predicts={self.predicts!r}")
         return name
 
     def _known_target(self) -> Predicts | None:

@@ -33,7 +33,7 @@ def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
     """
     if sparse.issparse(X):
         raise BadInput(
-            f"X is a sparse {type(X).__name__}, but the search takes tables",
+            f"X is a sparse {type(X).__name__}, but the search needs dense data",
             remedy="make X dense with X.toarray()",
         )
     X, least = as_pandas(X), 2 if is_new else 1
@@ -102,7 +102,7 @@ def with_groups(
     if groups is None:
         return X, column
     if column is not None:
-        raise BadInput(f"fit got groups, but group is {column!r}; give only one")
+        raise BadInput(f"fit got groups, but group={column!r} is set, too; use only one of them")
     if np.shape(groups) != (len(X),):
         raise BadInput(f"groups needs one label per row: shape ({len(X)},), not {np.shape(groups)}")
     labels = checked_column(as_column(groups), "groups")

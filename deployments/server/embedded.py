@@ -206,7 +206,7 @@ class Launched:
         address = self.url.removesuffix("/api")
         if self.folder is None:
             return address
-        return f"{address} (to sign in, enter what this prints: cat {secret_file(self.folder)})"
+        return f"{address} (to sign in, enter the output of: cat {secret_file(self.folder)})"
 
     @property
     def exports(self) -> str:
@@ -229,7 +229,7 @@ class Launched:
                 # No thread may start earlier, because only a single-threaded process can fork the
                 # zygote.
                 restart = partial(_restart_if_killed, self.folder)
-                outage = "the Prefect server is not restarted"
+                outage = "the Prefect server could not be restarted"
                 self.guard.callback(Heartbeat("server", restart, _LOOK_SECONDS, outage).stop)
                 return
             if server is None or monotonic() > until:

@@ -28,16 +28,16 @@ def print_exported(exported: Exported, file: str, card: str | None) -> None:
     packages = ", ".join(f"{name} {version}" for name, version in exported.packages.items())
     own = ", ".join(exported.own_classes)
     if own and exported.carries_code:
-        echo(f"  needs Python {python} and {packages}; not prefect-tune,")
-        echo(f"  whose classes it carries as code: {own}")
+        echo(f"  needs Python {python} and {packages}, but not prefect-tune;")
+        echo(f"  the file contains the code of the classes {own}")
     elif own:
-        echo(f"  needs {packages}; it has classes of prefect-tune: {own}")
+        echo(f"  needs {packages}; prefect-tune defines the classes {own}")
     else:
-        echo(f"  needs {packages}; not prefect-tune, as all its classes are scikit-learn's")
+        echo(f"  needs {packages}, but not prefect-tune; all classes are scikit-learn's")
     if exported.reads_rows:
-        echo("  its first step reads rows by the schema of the training data; --matrix omits it")
+        echo("  the first step reads rows by the training data's schema; --matrix omits the step")
     if exported.predicts_events:
-        echo("  predicts patient events, which prefect-tune reads: prefect-tune predict")
+        echo("  needs patient events, which only prefect-tune predict can read")
     if exported.format == "skops":  # the loading code lists types to trust
         echo("  to load it:")
         for line in exported.loading_code(file):

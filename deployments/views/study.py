@@ -82,7 +82,7 @@ def print_series(series: Series) -> None:
     for run, texts in zip(series.runs, cells, strict=True):
         table.add_row(*texts.values())
         if run.skipped:
-            later = f"nothing changed in {counted(run.skipped, 'later run')}, skipped"
+            later = f"skipped {counted(run.skipped, 'later run')} without changes"
             table.add_row("", "", "", "", later)
     CONSOLE.print(table)
     for run in series.runs:

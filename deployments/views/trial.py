@@ -43,7 +43,7 @@ def print_trial(found: ExplainedTrial, *, task_run: str | None = None) -> None:
         _print(LossWords(found.study.plan.metric).name, _scores(found, evaluation))
     _print("pipeline", *_pipeline(found))
     if trial.all_steps:
-        note = "  (in brackets: served by the cache; time when it was made)"
+        note = "  (in brackets: seconds of the original run, for folds served by the cache)"
         _print("time", _times(trial), note)
     if found.study.plan.options.bounds:
         _print("constraints", _constraints(found))

@@ -293,12 +293,12 @@ class BapiOptions(MethodOptions):
         "Number of configurations to plan ahead; 1 plans only the next.", default=4, at_least=1
     )
     p: float | None = option(
-        "Share of a full training between two decisions to continue or stop (0.1; paper 0.2).",
+        "Share of a full training run between two decisions to continue or stop (0.1; paper 0.2).",
         more_than=0,
         at_most=1,
     )
     epsilon: float | None = option(
-        "Increase in loss that is acceptable if a training is stopped early (0.003 of the "
+        "Increase in loss that is acceptable if training is stopped early (0.003 of the "
         "metric's range or, without a range, of the spread of losses; paper 0.01).",
         at_least=0,
     )

@@ -403,7 +403,7 @@ def target_of(
     if predicts is None and is_numeric and _are_numbers(target):
         predicts = "regression"
         note = f"target {target.name} has {target.nunique()} different numbers"
-        notes.append(f"{note}, so this is a regression; --metric error treats them as classes")
+        notes.append(f"{note}, so this is a regression; --metric error treats numbers as classes")
     if predicts != "regression":
         codes, values = pd.factorize(target)
         classes, order = np.unique(_labels(pd.Series(values)), return_inverse=True)

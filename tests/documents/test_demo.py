@@ -30,7 +30,7 @@ def shown_by(command: Path, home: Path) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Prefect shows it at http://127.0.0.1:" in done.stderr
+    assert "Prefect shows the run at http://127.0.0.1:" in done.stderr
     return done.stdout
 
 
