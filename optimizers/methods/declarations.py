@@ -353,7 +353,7 @@ ENDS = {
 
 BAPI = Method(
     name="bapi",
-    purpose="plans the budget over learning curves, and stops trainings that are unlikely to "
+    purpose="plans the budget over learning curves, and stops training runs that are unlikely to "
     "become the best; for models whose epochs take a second or more",
     implementation="prefect_tune.optimizers.methods.bapi.bapi:Bapi",
     options=BapiOptions,

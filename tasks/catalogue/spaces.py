@@ -55,8 +55,8 @@ def space_named(name: str) -> "Space":
 
 
 OPTIONAL = frozenset({"catboost", "xgboost"})
-"""Packages of the extra `boosting`; all other packages come with prefect-tune or are installed by the
-user."""
+"""Packages of the extra `boosting`; all other packages come with prefect-tune or are installed by
+the user."""
 _LINKED = frozenset({"lightgbm", "xgboost"})
 """Packages that may need a system-wide OpenMP runtime; other packages include all they need."""
 _OPENMP = "brew install libomp, apt-get install libgomp1, or dnf install libgomp"

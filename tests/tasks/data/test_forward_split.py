@@ -198,7 +198,8 @@ def test_newest_rows_are_held_out_once_if_rows_and_groups_suffice(data, share) -
 
 def test_digests_without_times_are_the_same_as_in_earlier_versions() -> None:
     """Stored studies are found by these digests, computed before data had times and ids."""
-    frame = small_table(120).assign(patient=np.arange(120) // 3)
+    frame = small_table(120).rename(columns={"color": "colour"})
+    frame = frame.assign(patient=np.arange(120) // 3)
     data = frame_dataset(Source("", target="target", group="patient"), frame)
     split = study_split(data, 3, 0.2, 0)
     assert data.digest().startswith("8a86808fb33205356fe708bde03fd72d")
