@@ -95,5 +95,5 @@ def _print(change: "Mapping[str, Any]") -> None:
     former = f", in place of {change['former']}" if change["former"] else ""
     text = f"{change['champion']} is the champion of {change['series']}{former}"
     if not change["is_changed"]:
-        text = f"{change['champion']} already is the champion of {change['series']}"
+        text = f"{change['champion']} is already the champion of {change['series']}"
     emit(lambda: change, text)

@@ -225,8 +225,8 @@ def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Not
         return
     rare = split.rare_classes(dataset.strata)
     if len(rare):
-        text = f"{_named_classes(dataset, rare, split.fold == LEARN)} cannot be held out"
-        yield Note(f"{text}: every fold trains on these classes, and the score covers only others")
+        text = f"{_named_classes(dataset, rare, split.fold == LEARN)} cannot be held out: every "
+        yield Note(f"{text}fold trains on these classes, and the score covers only other classes")
     is_test, known = split.fold == TEST, dataset.y[split.is_training]
     unknown = np.setdiff1d(dataset.y[is_test], known)
     if len(unknown):

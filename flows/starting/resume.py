@@ -229,5 +229,5 @@ def _read_again(
         return f"the content of {files} has changed since {subject} was started{cause}"
     flags = " and ".join(OPTIONS[name].flag for name in _differing(given, former))
     if given.data == former.data:
-        return f"{subject} was started with another {flags}, and therefore with other data"
+        return f"{subject} was started with different {flags}, so its data are different"
     return f"{subject} was started with the data of {former.data}, which differs from {given.data}"

@@ -54,7 +54,7 @@ LogCost = Callable[[Candidates, Array], Array]
 _MAX_DEFAULTS = 200
 """Number of random paths whose default values are added to the candidates."""
 _START = Reason("random start", "too few results for a forest")
-_INTERLEAVED = Reason("random interleaving", "drawn at random between proposals of the forest")
+_INTERLEAVED = Reason("random interleaving", "random, between proposals of the forest")
 _IMPROVING = Reason("expected improvement", "largest expected improvement under a random forest")
 _PER_SECOND = Reason(
     "expected improvement per second", "largest improvement per second expected by a random forest"

@@ -239,7 +239,7 @@ class Fabolas(Optimizer):
                 most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
                 promising = [t for t, loss in zip(best, losses, strict=True) if loss <= most]
                 for trial in promotable(promising, gone | self._taken):
-                    self._because = Reason("first design", "among the best so far, on more rows")
+                    self._because = Reason("first design", "one of the best, now on more rows")
                     return self._query(trial.query.configuration, larger)
         return None
 

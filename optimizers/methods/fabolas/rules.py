@@ -180,7 +180,7 @@ ES = Method(
 )
 MTBO = Method(
     name="mtbo",
-    purpose="a Gaussian process over two tasks, all rows and one subset; a reference for Fabolas",
+    purpose="a Gaussian process over two tasks (all rows, and one subset); a reference for Fabolas",
     implementation=f"{_MODULE}:TwoTasks",
     options=TwoTaskOptions,
     fidelities=frozenset({"subset"}),
