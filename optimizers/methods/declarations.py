@@ -81,10 +81,10 @@ class AdmmOptions(MethodOptions):
     """Options of `--method admm`."""
 
     variant: Variant = option(
-        "`paper` tries one path before the first iteration instead of one path for each model, "
-        "chooses paths by a bandit with Bernoulli rewards, always tunes the best path, and keeps "
-        "no margin below bounds. Both variants penalize integers on the scale [0, 1], because "
-        "integers would never change with a penalty in their own units.",
+        "Before the first iteration, `paper` tries a single path, not one path for each model. It "
+        "also chooses paths by a bandit with Bernoulli rewards, always tunes the best path, and "
+        "keeps no margin below bounds. In both variants, integers are scaled to [0, 1] for their "
+        "penalty.",
         default="default",
     )
     theta_solver: Literal["bo", "trust_region"] = option(
