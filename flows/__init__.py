@@ -1,4 +1,4 @@
-"""Runs, resumes, retries and compares studies. Contains no mathematics.
+"""Runs, resumes, retries and compares studies. The package contains no mathematics.
 
 - `tune`: the flows `tune` and `retry`
 - `compare`: the flow `compare`

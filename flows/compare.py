@@ -58,7 +58,7 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     task_runs: str | None = None,
     out: str | None = None,
 ) -> dict[str, Any]:
-    """Compare search methods on the same data, folds and seeds, at equal time or equal trials.
+    """Compare search methods on the same data, folds and seeds, with the same stop rule.
 
     Returns:
         The standings that `prefect-tune compare --json` prints.

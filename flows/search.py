@@ -39,11 +39,11 @@ _PILOT_ROWS = 10_000
 class TimeLimit:
     """Time limits of trials, based on predicted costs unless the user has set a limit.
 
-    The first trial of a model's algorithm may use a share of the remaining worker-seconds (see
-    `Costs.allowed_seconds`). The limit of later trials is the predicted median cost plus three
-    standard deviations. Each limit is at least a quarter of the remaining time. The minimum limit
-    itself stays between 5 and 30 s and, for a trial on a subset of the rows, below 1.5 times the
-    allowed seconds. Without a time budget, no limit exceeds the plan's `most_seconds`. A rerun
+    The first trial of a model (an algorithm of the last step) may use a share of the remaining
+    worker-seconds (see `Costs.share_seconds`). The limit of later trials is the predicted median
+    cost plus three standard deviations. Each limit is at least a quarter of the remaining time. The
+    minimum limit itself stays between 5 and 30 s and, for a trial on a subset of the rows, below
+    1.5 times the allowed seconds. Without a time budget, no limit exceeds `most_seconds`. A rerun
     trial gets 2.5 times `most_seconds`.
     """
 
@@ -81,8 +81,8 @@ class TimeLimit:
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
         """Return the highest pilot prediction with which a trial may start; None without a pilot.
 
-        On large data, a pilot on few rows precedes the first trial of a model's algorithm or of
-        another potentially slow algorithm. Returns None if no pilot is needed: for small data, for
+        On large data, a pilot on few rows precedes the first trial of a model or of another
+        potentially slow algorithm. Returns None if no pilot is needed: for small data, for
         a rerun, and for a trial without a limit.
         """
         is_small = self._costs.rows(trial.query) < _PILOT_ROWS
@@ -142,8 +142,8 @@ class StudySearch:
     """One search in a study.
 
     Attributes:
-        numbers: Numbers of the trials to which the search is restricted; None if the search is not
-            restricted.
+        numbers: Trials to which the search is restricted, by trial number; None if the search is
+            not restricted.
         reserve: Function that returns the seconds to reserve for work after the search. The
             function's argument is the largest possible reserve, a quarter of the budget.
         requests: Requests to end the run. After a request, running trials are finished, but no
@@ -172,7 +172,7 @@ class StudySearch:
         )
 
     def run(self) -> str:
-        """Run trials until the search ends, and wait for the last trials; return why it ended.
+        """Run trials until the search ends and all trials have ended; return the reason.
 
         If time is up or the flow is interrupted, running trials are stopped and requeued for the
         next session of the study. Raises `NoWorkers` if no usable worker is left, or if no worker

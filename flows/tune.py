@@ -49,7 +49,7 @@ _OF_PREFECT = ("return_state", "wait_for")
 class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
     """A flow that accepts DataFrames of pandas and of every library that narwhals supports."""
 
-    @overload  # type: ignore[override] # Prefect's come in another order
+    @overload  # type: ignore[override] # Prefect's overloads differ in order
     def __call__(
         self, *args: Any, return_state: Literal[True], **kwargs: Any
     ) -> State[dict[str, Any]]: ...
@@ -188,7 +188,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     try:
         if isinstance(prepared, SeriesStudy):
             if prepared.nothing_to_do:
-                return end_at_once(prepared)  # type: ignore[return-value] # Prefect's way
+                return end_at_once(prepared)  # type: ignore[return-value] # flows may return states
             send_changes(prepared)
         return run_study(prepared)
     finally:

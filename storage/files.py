@@ -76,7 +76,7 @@ class StoreAway(StoreRefused):
 
 
 class FilesLost(StoreLost):
-    """The files of a store do not answer."""
+    """The folder or bucket of a store does not answer."""
 
 
 RAISED = (FilesLost, DiskFull, ProcessExhausted)

@@ -37,7 +37,8 @@ _RENEW = update(lease_table).where(*_MINE).values(expires=_EXPIRES)
 _RELEASE = delete(lease_table).where(*_MINE)
 _TAKE_OVER = update(lease_table).where(_OF_NAME).values(holder=bindparam("me"), expires=_EXPIRES)
 _STANDING = select(lease_table.c.holder, _HAS_EXPIRED).where(_OF_NAME)
-# A shared lock, so that threads of the holder do not wait for each other. A takeover is exclusive.
+# The lock is shared, so that threads of the holder do not wait for each other. A takeover needs an
+# exclusive lock.
 _HOLDER = select(lease_table.c.holder).where(_OF_NAME).with_for_update(read=True)
 
 

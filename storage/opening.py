@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _UPGRADES: dict[int, Callable[["Operations"], None]] = {}
 """Functions that upgrade the previous schema, by number of the new schema."""
 _ROW = select(store_table.c.id, store_table.c.schema, store_table.c.url)
-"""Query for the columns that every schema has. The schema number decides on a refusal."""
+"""Query for the columns that every schema has. A store may be refused for its schema number."""
 _LOCK = 0x7072_7475
 """Number of the PostgreSQL advisory lock for changes of the tables."""
 

@@ -17,7 +17,7 @@ from prefect_tune.deployments.views.console import echo
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Switch off garbage collection during imports. Later collections skip imported objects."""
+    """Switch off garbage collection during imports, and skip imported objects afterwards."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

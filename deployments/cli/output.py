@@ -46,7 +46,7 @@ def write_table(frame: "pd.DataFrame", out: str) -> None:
 
 @contextmanager
 def atomic_output(out: str) -> Iterator[Path]:
-    """Yield a temporary path. A file written to the path becomes `out` after the `with` block."""
+    """Yield a temporary path. A file written to this path becomes `out` after the `with` block."""
     from prefect_tune.storage.local_files import atomic_file
 
     with _writing(out, "file"), atomic_file(Path(out)) as path:

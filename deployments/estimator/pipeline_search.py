@@ -75,8 +75,8 @@ class PipelineSearch(BaseEstimator):
         metric: Metric of the search and of `score`; by default accuracy or r2.
         test_size: Share of rows that are held back and scored once, at the end; by default 0.
         random_state: Seed of all random numbers; None means 0.
-        verbose: Amount of output: 0 for none. Any other value shows one updating line in a
-            notebook, or the output of `prefect-tune run` in a terminal.
+        verbose: Amount of output: 0 for none; with other values, a notebook shows one updating
+            line, and a terminal shows the output of `prefect-tune run`.
 
     Attributes:
         best_estimator_: Fitted final model, as `prefect-tune export` writes it. The first step of

@@ -1,4 +1,4 @@
-"""prefect-tune tunes whole data-analytic pipelines on Prefect. Names load on first use."""
+"""prefect-tune tunes whole data-analytic pipelines on Prefect. Public names load on first use."""
 
 import os
 from importlib import import_module

@@ -41,7 +41,7 @@ def source_hash(script: bytes) -> str:
 
 
 def page_html(page: ReportPage) -> str:
-    """Return the HTML of a page, always below 5 MB. Plotly is included only for figures."""
+    """Return the HTML of a page, below 5 MB. Plotly is included only if the page has figures."""
     script = _text("report.js")
     has_figures = any(isinstance(part, Figure) for s in page.sections for part in s.parts)
     packed, source = plotly_script() if has_figures else ("", "")

@@ -63,11 +63,11 @@ class ModelReport:
     """The final model on the test rows, and the data. After an error, the report is incomplete.
 
     Tables (a table that does not apply is missing):
-    - `classes`: rows of each class, the most frequent first; recall, precision and area
+    - `classes`: rows, recall, precision and area of each class, the most frequent class first
     - `curves`: rates by threshold, of the positive class or the most frequent classes
     - `confusion`: rows by actual and predicted class, of the most frequent classes
     - `calibration`: see `calibration`; only of two classes with probabilities
-    - `by_predicted`, `by_actual`: see `errors_of_bins`; `residuals`
+    - `by_predicted`, `by_actual`: see `errors_of_bins`; `residuals`: see `residual_counts`
     - `effects`: see `column_effects`, with the description of each code
     - `dependence`: mean score by value of the columns with the largest effects
     - `columns`: see `described_columns`; `coverage`: see `code_coverage`
@@ -147,8 +147,8 @@ class _TestRows:
         self._names = np.array([*map(str, dataset.classes)], dtype=object)
         reader = dataset.row_reader
         self._columns = () if reader is None else reader.columns
-        self._by_rows = np.zeros(0, dtype=np.intp)  # classes that are named
-        self._rare = set[str]()  # codes
+        self._by_rows = np.zeros(0, dtype=np.intp)  # classes that may be named
+        self._rare = set[str]()  # codes that are not named
 
     def describe(self, fewest: int) -> None:
         report, X, y, names = self._report, self._dataset.X, self._dataset.y, self._names

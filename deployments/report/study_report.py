@@ -49,8 +49,8 @@ class Reproduction:
     Attributes:
         command: Command that starts the study anew.
         resumed: Command that resumes the study.
-        longer: Command that resumes the study with twice the trials, and with twice the budget or
-            the time that the study took.
+        longer: Command that resumes the study with twice the trials and twice the time budget (or
+            twice the study time, if the study overran its budget).
         obstacle: Reason why no command can repeat or extend the study; empty if a command can.
         repeats_itself: Whether the same seed gives the same trials on one worker with a fixed
             number of trials.

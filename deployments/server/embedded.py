@@ -38,7 +38,7 @@ _CONFIGURING_FILES = {
     Path("prefect.toml"): "prefect",
     Path("pyproject.toml"): "tool.prefect",
 }
-"""Files in the current folder that may configure Prefect, and the texts that show if they do."""
+"""Files in the current folder that may configure Prefect if they contain the given text."""
 _LOOK_SECONDS = 2.0
 """Pause between two checks that the server is running."""
 _START_SECONDS = 180.0

@@ -118,7 +118,7 @@ class ServerProcess:
         return is_running(self.pid, self.started)
 
     def answers(self) -> bool:
-        """Return whether this process answers at the URL, because no other may get the secret."""
+        """Return whether this process answers at the URL; no other process may get the secret."""
         found = []
         with suppress(psutil.NoSuchProcess):
             found = psutil.Process(self.pid).net_connections("tcp4")

@@ -45,8 +45,9 @@ class Standings:
             `is_tied_with_best`, medians and quartiles of the losses of incumbents and final models
             (None if not finite), and medians of `trials` (configurations), `seconds` and
             `ask_seconds`.
-        pairs: Table with one row per pair of methods. The columns are `method`, `other`, the blocks
-            that `method` won and lost, and `p_value` of the distance between the ranks.
+        pairs: Table with one row per pair of methods. The columns are `method`, `other`, the
+            numbers of blocks that `method` won and lost, and `p_value` of the distance between the
+            ranks.
         untested: Names of studies without a test loss, which rank last.
     """
 
@@ -132,8 +133,8 @@ def permutation_test(
     their mean rank. The p value of two methods is the share of random permutations in which the
     best and the worst method are at least as far apart as the two methods. If all methods are
     equal, at most 5% of comparisons find any pair with p <= 0.05. A bootstrap of the blocks would
-    find such pairs far more often: with four methods, in 70% of comparisons with three blocks and
-    in 44% of comparisons with 18 blocks.
+    find pairs with p <= 0.05 far more often: with four methods, in 70% of comparisons with three
+    blocks and in 44% of comparisons with 18 blocks.
     """
     ranks = rankdata(losses, axis=1)
     average = ranks.mean(axis=0)

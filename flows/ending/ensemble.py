@@ -116,8 +116,8 @@ def choose_ensemble(
             trials.
         kind: Kind of ensemble: `single` for the best trial; `greedy` for greedy selection with
             replacement, or the best trial if the selection is not better; `agnostic` for trials
-            weighted by how often each is best in bootstraps; `auto` for the kind with the best
-            nested estimate.
+            weighted by how often each is best in bootstrap samples; `auto` for the kind with the
+            best nested estimate.
         size: Maximum number of picks in greedy selection; by default 32, or the number of trials if
             smaller.
         seconds: Time limit of the choice. If choosing among all candidates would take longer, only
@@ -207,7 +207,7 @@ def choosing_seconds(
 
 
 def fold_seconds(trial: Trial) -> float:
-    """Estimate the time of one fold if the trial had used all rows."""
+    """Estimate the time that one fold of a trial would take on all rows."""
     if trial.evaluation is None:
         return 0.0
     n_folds = max(1, len(trial.evaluation.fold_losses))
@@ -219,7 +219,7 @@ def _seeds(study: Study, use: int) -> np.random.SeedSequence:
 
 
 def _bootstraps(study: Study) -> Bootstraps:
-    """Return the bootstraps of the agnostic ensemble, as many as in the search."""
+    """Return the bootstraps of the agnostic ensemble, with the search's sample size, if any."""
     wanted, searched = bootstraps_for(study.problem.find_metric()), study.optimizer.bootstraps
     return wanted if searched is None else Bootstraps(wanted.n, searched.share)
 

@@ -128,7 +128,7 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
 def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     """Predict the time for the final model and its scores, at most `most_seconds`.
 
-    A short refit is always included.
+    The time of a short refit is always included, even beyond `most_seconds`.
     """
     best, plan = study.incumbent, study.plan
     if best is None:
@@ -146,7 +146,7 @@ def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
 
 
 def _is_fitted(study: Study, choice: ChosenEnsemble) -> bool:
-    """Return whether the stored model is the choice, or replaced the choice at equal limits."""
+    """Return whether the choice, or its replacement under the same limits, is fitted and stored."""
     model, trials = study.facts.model, tuple(trial.number for trial, _ in choice.members)
     is_same = model.members == _weights(choice.members)
     if model.instead_of is not None and model.limits == _limits(study):
@@ -297,7 +297,7 @@ class _Ending:
 
 
 def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
-    """Return the next best trials, one per configuration, starting with other paths."""
+    """Return the next best trials, one per configuration; trials on other paths come first."""
     history, is_single = study.optimizer.history, len(choice.members) == 1
     first = choice.members[0][0] if is_single else study.incumbent
     ranked = dict[Configuration, Trial]()

@@ -104,8 +104,8 @@ def refit_model(
 
     Raises:
         OutOfTime: If `check` raises OutOfTime.
-        RefitFailed: If a member cannot be fitted or stored, takes too long, or its process dies in
-            each attempt; the message names the trial.
+        RefitFailed: If a member cannot be fitted or stored, if the fit takes too long, or if the
+            process dies in each attempt; the message names the trial.
         StoreLost: If the store becomes unusable.
     """
     started = perf_counter()

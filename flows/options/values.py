@@ -56,8 +56,8 @@ class EnsembleRule:
     Attributes:
         kind: Kind of ensemble: `single` for the best trial alone; `greedy` for greedy selection
             with replacement on held-out predictions (Caruana et al. 2004); `agnostic` for trials
-            weighted by how often each is best in bootstraps of the held-out rows (Lacoste et al.
-            2014); `auto` for the kind that is best on held-out rows.
+            weighted by how often each is best in bootstrap samples of the held-out rows (Lacoste et
+            al. 2014); `auto` for the kind that is best on held-out rows.
         size: Maximum number of picks of a greedy ensemble; None for the default.
     """
 

@@ -80,7 +80,7 @@ class OpenedStudy:
         return "interrupted" if is_cut else self.row.state
 
     def trials(self) -> Iterator[TrialView]:
-        """Yield all trials by number, in bounded memory. Call inside `with documents_of(...)`."""
+        """Yield all trials by number, in bounded memory; needs `with documents_of(...)`."""
         return map(TrialView, self.ledger.each_trial(self.name))
 
     def trial(self, number: int) -> TrialView:

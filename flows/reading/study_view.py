@@ -174,7 +174,7 @@ class StudyView(ModelFacts):
 
     @property
     def baseline(self) -> str:
-        """Score of the best constant prediction, and its rows; empty if undefined."""
+        """Text with the score of the best constant prediction; empty if the score is undefined."""
         check = self.usefulness
         loss, rows = (check.constant_loss, check.rows) if check else (self.chance_loss, "training")
         return "" if loss is None else f"baseline on the {rows} rows: {self.losses.of(loss)}"

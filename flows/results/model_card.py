@@ -77,7 +77,7 @@ class CardFacts:
     Attributes:
         n_training: Number of rows used for training in cross-validation.
         members: Trials that are members of the model.
-        balanced: Numbers of the trials that were trained with balanced class weights.
+        balanced: Trials that were trained with balanced class weights, by trial number.
         versions: Versions of the packages that the search used, by name; empty if unknown.
         fewest: Minimum number of rows that must share a value for the card to show the value.
     """
@@ -154,7 +154,7 @@ def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan)
 
 
 def model_card(facts: CardFacts, file: str, use: str = "") -> str:
-    """Return the card of a model file; `use` is a person's section on intended use, if any."""
+    """Return the card of a model file; `use` is a section on intended use that a person wrote."""
     command = shlex.join(map(masked, run_command(facts.plan, facts.exported.study)))
     text = files("prefect_tune.flows.results").joinpath("model_card.md.j2").read_text("utf-8")
     return _ENVIRONMENT.from_string(text).render(

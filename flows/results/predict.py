@@ -149,7 +149,7 @@ def predict(
 
 
 UNSEEN = "unseen_values"
-"""Attribute of predictions with the number of values, by column, that no training row has."""
+"""Attribute of predictions that counts, by column, the values that no training row has."""
 
 
 def is_balanced(document: Mapping[str, Any], space: Space) -> bool:

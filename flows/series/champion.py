@@ -116,7 +116,7 @@ def set_champion(
 def _set_by_hand(
     locked: LockedSeries, before: Series, champion: Champion, by: str, reason: str
 ) -> dict[str, Any]:
-    """Make a model the champion manually, unless already the champion; return the change."""
+    """Make a model the champion by hand, unless it already is the champion; return the change."""
     current = before.champion
     former = None if current is None else current.study
     is_changed = current is None or current.record != champion.record

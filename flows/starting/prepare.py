@@ -66,7 +66,7 @@ class Handover(Generic[Prepared]):
             self._offers.reset(token)
 
     def take(self, parameters: Mapping[str, Any]) -> Prepared | None:
-        """Return the value offered with equal parameters, but only once; handle signals again."""
+        """Return the value offered with equal parameters, once only; reinstall signal handlers."""
         offers = self._offers.get([])
         if not offers or offers[0][0] != dict(parameters):
             return None

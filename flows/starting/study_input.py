@@ -251,8 +251,8 @@ _TRUTH = {"false": 0.0, "true": 1.0}
 def _class_written(text: str, classes: Sequence[Label]) -> int | None:
     """Return the position of a class, given as a string; None if no class matches.
 
-    An exact match has priority over an equal number, and an equal number over a truth value in
-    different case.
+    An exact match takes precedence over a class with the same numeric value (`true` counts as 1,
+    `false` as 0), and that class takes precedence over a class that differs only in case.
 
     >>> _class_written("1.0", [0, 1]), _class_written("TRUE", [False, True])
     (1, 1)

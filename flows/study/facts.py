@@ -40,7 +40,7 @@ class Recheck:
 
 
 def best_recheck(rechecks: Sequence[Recheck]) -> Recheck:
-    """Return the finalist with the best mean loss; the first if its re-evaluation failed.
+    """Return the finalist with the best mean loss; the first finalist if its re-evaluation failed.
 
     If the re-evaluation of the best trial failed, for example by a timeout, the best trial stays
     the choice.
@@ -79,7 +79,7 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Numbers of trials that were chosen for the model but later replaced, and the reason."""
+    """Trials that were chosen for the model but later replaced, and the reason."""
 
     trials: tuple[int, ...]
     reason: str
@@ -111,7 +111,7 @@ class ModelFacts:
         model_of_folds: Whether the model averages the fold models, because time was too short for a
             refit.
         refit_seconds: Duration of fitting the final model.
-        instead_of: Trials that were chosen before, but could not become the model.
+        instead_of: Trials that were chosen first but could not become the model, if any.
         limits: Time limit and memory limit of each refit.
         is_scored: Whether the scores on the test rows are final.
         test_loss: Loss of the model on the test rows.

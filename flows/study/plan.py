@@ -107,7 +107,7 @@ class StudyPlan:
         default memory limit is an equal share of the memory of this machine or of an external
         worker.
         """
-        from dask.system import CPU_COUNT  # noqa: PLC0415 - looking needs neither
+        from dask.system import CPU_COUNT  # noqa: PLC0415 - showing a study needs no limits
 
         from prefect_tune.tasks.problem import TrialLimits, share_of_memory  # noqa: PLC0415 - heavy
 

@@ -23,7 +23,7 @@ constraints may change the ranking.
 """
 BEST_OF_ENSEMBLES = 1000
 """Number of best trials whose predictions are kept if any trial can be a member. Worse trials are
-never best in a bootstrap.
+never best in a bootstrap sample.
 """
 _LAST = 10
 _MOST_CONFIGURATIONS = 200

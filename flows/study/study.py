@@ -274,7 +274,8 @@ class Study:
 _MOST_LINES, _MOST_CHARACTERS = 8, 1_500
 """Maximum numbers of lines and characters that a failure quotes from the end of an output."""
 _MOST_BYTES = 2_000_000
-"""Maximum size of a stored output in bytes. In a record, each byte that is not text takes six."""
+"""Maximum size of a stored output in bytes. In a record, each byte that is not text takes six
+bytes."""
 
 
 def keep_output(records: Records, study: str, trial: Trial, printed: Printed) -> int:
@@ -292,7 +293,7 @@ def keep_output(records: Records, study: str, trial: Trial, printed: Printed) ->
 
 
 def last_lines(printed: Printed) -> str:
-    """Return the last non-empty lines of printed output, each line truncated."""
+    """Return the last non-empty lines of printed output, cut at the start if they are too long."""
     lines = [line.rstrip() for line in re.split(r"[\r\n]+", _text(printed)[-100_000:])]
     end = "\n".join([line for line in lines if line][-_MOST_LINES:])
     return f"…{end[-_MOST_CHARACTERS:]}" if len(end) > _MOST_CHARACTERS else end

@@ -100,7 +100,7 @@ def bracketed(text: str) -> str:
 def counts_text(
     n_begun: int, n_trials: int, n_partial: int, n_failed: int, *, limit: int | None = None
 ) -> str:
-    """Return the number of configurations, with a limit if given, and of trials by outcome.
+    """Return counts of configurations (and their limit, if any) and of trials by outcome.
 
     A partial trial is complete too.
 

@@ -127,6 +127,6 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
 
 def _cluster(listening: Mapping[str, Any], folder: str, **options: Any) -> SpecCluster:
     scheduler = {"cls": ClosedScheduler, "options": {**listening, "dashboard": False}}
-    # Read when scheduler and workers are created. The program may create other ones meanwhile.
+    # Dask reads these settings when a cluster is created. Other threads may create clusters, too.
     with _SETTING, dask.config.set({**_SETTINGS, "temporary-directory": folder}):
         return SpecCluster(scheduler=scheduler, **options)

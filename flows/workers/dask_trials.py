@@ -281,7 +281,7 @@ class DaskTrials:
                     else:
                         died = f"the worker died in each of {_ATTEMPTS} attempts"
                         text = jobs[position].named(ended.fault or died)
-                        raise RuntimeError(text)  # noqa: TRY301 - cuts the others, as any error
+                        raise RuntimeError(text)  # noqa: TRY301 - ends all jobs, like any error
                 check()
                 for task in tasks:
                     is_late = monotonic() > task.started + limit_seconds

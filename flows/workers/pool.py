@@ -145,7 +145,7 @@ class Workers:
         self.threads = {a: n for a, n in self._threads_here().items() if a in there}
 
     def wait_for_all(self, n_slots: int) -> None:
-        """Wait until local workers are ready, longest for the first. May raise `NoWorkers`."""
+        """Wait for local workers; after 10 s, one worker is enough. May raise `NoWorkers`."""
         until = monotonic() + _LOCAL_WAIT_SECONDS / 5
         self.update(at_once=True)
         while sum(self.threads.values()) < n_slots and not (self.threads and monotonic() > until):

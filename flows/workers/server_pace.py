@@ -117,7 +117,7 @@ def _task_runs(
     flow_run_id: UUID,
     states: Sequence[str],
 ) -> Any:
-    """Count or list a flow run's task runs in the given states. A list has only the first runs."""
+    """Count or list a flow run's task runs in the given states; a list has at most one page."""
     of_run = {
         "flow_runs": {"id": {"any_": [str(flow_run_id)]}},
         "task_runs": {"state": {"type": {"any_": states}}},

@@ -106,7 +106,7 @@ def _start(spec: Mapping[str, Any]) -> "subprocess.Popen[bytes] | None":
         )
     except OSError:  # tried again at the next update of the workers
         return None
-    assert process.stdin is not None  # noqa: S101 - it is a pipe
+    assert process.stdin is not None  # noqa: S101 - standard input is a pipe
     with suppress(OSError):  # the process has ended
         process.stdin.write(pickle.dumps(spec))
         process.stdin.flush()

@@ -32,7 +32,7 @@ _MOST_CODES, _MOST_COLUMNS = 20, 4
 _NO_EFFECT = 1e-3
 """Share of the largest effect below which a column gets no line."""
 _COLORS = {1.0: "var(--c0)", -1.0: "var(--c3)", 0.0: "var(--c1)", nan: "var(--muted)"}
-"""Colors of directions."""
+"""Colors by direction of an effect."""
 _UNEQUAL = 1.2
 """Ratio of class sizes above which balanced weights shift the probabilities noticeably."""
 _SHARES = {"range": [-0.02, 1.02], "tickformat": ".0%"}
@@ -139,7 +139,7 @@ def _unlisted(model: ModelReport) -> str:
 
 
 def _against_perfect(bins: pd.DataFrame, x: str, y: str, name: str) -> Any:
-    """Return a line through bins with their intervals, and the diagonal of perfect models."""
+    """Return a plot of bins with intervals, and the diagonal on which a perfect model lies."""
     ends = {"error_y": bins["high"] - bins[y], "error_y_minus": bins[y] - bins["low"]}
     drawn = px.line(bins, x=x, y=y, markers=True, **ends, **STYLE)
     line = [bins[x].min(), bins[x].max()]
