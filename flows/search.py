@@ -172,7 +172,7 @@ class StudySearch:
         )
 
     def run(self) -> str:
-        """Run trials until the search ends and all trials have ended; return the reason.
+        """Run trials until the search and its last trials end; return the reason for the end.
 
         If time is up or the flow is interrupted, running trials are stopped and requeued for the
         next session of the study. Raises `NoWorkers` if no usable worker is left, or if no worker

@@ -238,7 +238,7 @@ class ArtifactIndex:
         self.usage = UsageBuffer(database)
 
     def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
-        """Return the entries of `keys`, without keys of artifacts that were never made."""
+        """Return the entries of `keys`, skipping keys of artifacts that were never made."""
         found: dict[str, Entry] = {}
         with self._database.read() as connection:
             for some in in_chunks(keys):
@@ -262,7 +262,7 @@ class ArtifactIndex:
             parent: Key of the previous step's artifact; None for all artifacts.
             beginning: First digits of the keys to select.
             limit: Maximum number of entries to return.
-            present_only: Whether to leave out artifacts that are not in the cache.
+            present_only: Whether to skip artifacts that are not in the cache.
         """
         table = artifact_table.c
         query = select(*COLUMNS).order_by(table.created.desc(), table.key.desc()).limit(limit)

@@ -7,8 +7,8 @@ after growing pauses of at most five seconds. Waiting does not count as a trial'
 
 A signal must not interrupt an open transaction, because the transaction would block all other
 processes. Python can run a signal handler between any two instructions of the main thread. A
-handler that raises therefore calls `was_deferred` first, which defers the error to the end of
-`deferred_signals`.
+handler that raises an error therefore calls `was_deferred` first, which defers the error to the end
+of `deferred_signals`.
 """
 
 import errno

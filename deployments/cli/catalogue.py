@@ -111,7 +111,7 @@ def _method(method: "Method") -> dict[str, Any]:
 
 
 def _space(space: "Space") -> dict[str, Any]:
-    """Return the part of a space that can be used here, and missing packages, as JSON values."""
+    """Return the part of a space that this machine can use, and missing packages, as JSON."""
     from prefect_tune.tasks.catalogue.spaces import (
         algorithms_of,
         missing_libraries,

@@ -83,7 +83,7 @@ class ModelReport:
         effects_of, n_sample, n_codes: Trial in which effects were measured, number of test rows
             used, and number of columns or codes.
         measure: Name of the loss whose increase measures an effect.
-        n_hidden, n_rare_classes: Numbers of codes and of classes that are not named because too few
+        n_hidden, n_rare_classes: Numbers of codes and of classes that are hidden because too few
             patients or rows have them.
     """
 

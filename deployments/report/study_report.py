@@ -181,7 +181,7 @@ def progress_of(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the ended trials, ordered by the time they ended, and the incumbents.
 
-    `told` contains number, seconds and incumbent for each outcome of a trial. A trial that was
+    `told` contains trial number, study time and incumbent for each outcome. A trial that was
     rerun is listed only once, at its latest end.
     """
     events = _frame(told, trial="Int64", seconds="float64", incumbent="Int64")
@@ -227,8 +227,9 @@ def importance_in(
 ) -> Importance:
     """Return the importance of each choice, or the reason why it cannot be estimated.
 
-    A configuration that a race stopped is usually bad. The estimated loss of such a configuration
-    is the loss of its first folds, plus the mean difference to the other folds in full trials.
+    A configuration that a race stopped is usually bad. The estimated loss of a stopped
+    configuration is the loss of its first folds, plus the mean difference, in full trials, between
+    the loss of all folds and the loss of the first folds.
     """
     n_folds, epochs = study.plan.options.folds or 1, study.plan.options.epochs or 0
     is_of_all = trials["subset"].eq(1.0) & trials["epochs"].fillna(epochs).eq(epochs)

@@ -218,8 +218,8 @@ class _Ending:
     def _fit(self, members: Members) -> tuple[float, bool]:
         """Fit and store a model or, if time is too short, the mean of the fold models.
 
-        Returns the time taken, and whether the model is a mean. Raises `RefitFailed` or
-        `StoreLost`.
+        Returns the time taken, and whether the model is the mean of the fold models. Raises
+        `RefitFailed` or `StoreLost`.
         """
         study, trials = self.study, [trial for trial, _ in members]
         fit = partial(refit_model, study, self.running, self.context, members)

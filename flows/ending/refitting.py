@@ -31,7 +31,7 @@ def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
     """Predict the time to fit trials on all training rows, with a safety margin.
 
     The measured time of a fold is scaled by the number of rows. If a trial used a subset of the
-    rows, the cost model of all trials predicts the time.
+    rows, the cost model predicts the time from all trials.
     """
     options, costs = study.plan.options, study.optimizer.costs
     share = 1 - (1 / options.folds if options.folds is not None else options.holdout or 0.0)

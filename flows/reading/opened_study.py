@@ -93,7 +93,7 @@ class OpenedStudy:
         raise BadInput(f"study {self.name} {has}", option="trial", value=number)
 
     def failed(self) -> list[int]:
-        """Return the numbers of failed trials."""
+        """Return the trial numbers of all failed trials."""
         return [trial["number"] for trial in self.ledger.trials(self.name, TrialState.FAILED)]
 
     def moments(self, number: int | None = None) -> dict[int, Moments]:

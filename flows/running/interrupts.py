@@ -80,7 +80,7 @@ class _Handler:
         return {s: signal.signal(s, self) for s in ENDING_SIGNALS if s not in ignored}
 
     def raise_again(self, ignored: "sys.UnraisableHookArgs") -> None:
-        """Raise an error again that Python ignored because the error came from a finalizer."""
+        """Raise again an error that Python ignored because the error came from a finalizer."""
         error = ignored.exc_value
         if not isinstance(error, EndedBySignal):
             sys.__unraisablehook__(ignored)

@@ -2,8 +2,8 @@
 
 Because models may run users' code, the models are compared in a sandbox, within the limits of a
 trial. The decision and the change of the champion are one transaction. If the process is killed
-before the transaction, the resumed study decides. After the transaction, the study does not decide
-again.
+before the transaction, the next session of the study decides. After the transaction, no
+further decision is made on the same model.
 """
 
 from contextlib import closing, nullcontext

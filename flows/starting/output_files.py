@@ -34,7 +34,7 @@ def check_output(
         studies: Names of studies in the store whose files also count as inputs.
 
     Raises:
-        BadInput: If the file cannot be written, or if the path is or links to an input.
+        BadInput: If the file cannot be written, or if the path is an input or links to an input.
     """
     path = Path(expanduser(out)).absolute()  # noqa: PTH111 - pathlib raises for unknown users
     try:
