@@ -90,7 +90,7 @@ def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
                 heading, name = "Output", parameter.name or ""
                 flags, text = parameter.get_help_record(ctx) or (name.upper(), "")
                 if (option := options.get(name)) is not None:
-                    heading, text = option.group, option.help  # late: plugins register methods
+                    heading, text = option.group, option.help  # late, for methods of plugins
                     if not in_full:
                         sometimes = "Sometimes used" if option.group == "Search" else ""
                         heading = "Often used" if name in _OFTEN else sometimes

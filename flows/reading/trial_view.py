@@ -82,7 +82,7 @@ class TrialView:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """Evaluation of the trial; None if there is no evaluation. Reading many is slow."""
+        """Evaluation of the trial; None if the trial has none. Reading many evaluations is slow."""
         found = self.document["evaluation"]
         return None if found is None else from_document(Evaluation, found)
 
