@@ -58,7 +58,7 @@ def kept_file(folder: Path) -> Path:
 
 
 def private_file(path: Path) -> IO[str]:
-    """Open a new file for writing that is readable by its owner only."""
+    """Create or empty a file that only its owner can read, and open the file for writing."""
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     os.fchmod(descriptor, 0o600)
     return os.fdopen(descriptor, "w")

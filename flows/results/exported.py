@@ -75,7 +75,7 @@ class Exported:
 
     @property
     def test_undefined(self) -> str | None:
-        """Reason why the loss on the test rows is undefined; empty if the loss is defined."""
+        """Reason why the loss on the test rows is undefined; None if the loss is defined."""
         return self.about["test_loss_undefined"]
 
     def loading_code(self, file: str) -> list[str]:

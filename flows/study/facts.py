@@ -115,7 +115,7 @@ class ModelFacts:
         limits: Time limit and memory limit of each refit.
         is_scored: Whether the scores on the test rows are final.
         test_loss: Loss of the model on the test rows.
-        test_loss_undefined: Reason why the test loss is undefined; empty if it is defined.
+        test_loss_undefined: Reason why the test loss is undefined; None if defined.
         equal_rows: Test rows that are equal to training rows, and the test loss without these rows.
         single_best_test_loss: Loss of the best single trial on the test rows.
         single_best_test_loss_undefined: Reason why the test loss of the best single trial is

@@ -1,10 +1,10 @@
 """The Dask cluster of a flow: in the flow's process, in worker processes, or the user's cluster.
 
 Worker threads only wait for sandboxes, so a few slots fit into the flow's process, without any
-port. For more slots, worker processes with four threads each are started. Because a Dask scheduler
-runs any code that it receives, all traffic between processes uses TLS, with a temporary key that
-exists only in the memory of these processes. Dask's HTTP servers (dashboard, metrics, tasks with
-their arguments) require no key and are therefore switched off.
+port. For more slots, worker processes with at most four threads each are started. Because a Dask
+scheduler runs any code that it receives, all traffic between processes uses TLS, with a temporary
+key that exists only in the memory of these processes. Dask's HTTP servers (dashboard, metrics,
+tasks with their arguments) require no key and are therefore switched off.
 """
 
 from collections.abc import Iterator, Mapping

@@ -48,7 +48,7 @@ class ClosedWorker(_WithoutHttp, Worker):
 
 
 class WorkerProcesses:
-    """Worker processes with four threads each. `restart` replaces killed processes."""
+    """Worker processes with at most four threads each. `restart` replaces killed processes."""
 
     def __init__(
         self, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any], n_slots: int
