@@ -1,4 +1,4 @@
-"""Search methods behind ask and tell, without Prefect, files, clock or network.
+"""Search methods with an ask-and-tell interface, without Prefect, files, clock or network.
 
 `space` declares the choices of a search, and `trials` stores the observations. `methods` contains
 the methods, which use the surrogates in `models` and the acquisitions in `search`. `method` and

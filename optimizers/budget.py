@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The spent and remaining budget of a study at the time of an ask. None means no limit.
+    """The spent and remaining budget of a study at the time of an ask.
+
+    A field for a limit is None if the budget has no such limit.
 
     Attributes:
         trials_spent: Number of configurations started.

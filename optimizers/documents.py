@@ -1,8 +1,8 @@
 """JSON documents of dataclasses (trials, memos, plans, reports) and hyperparameter values.
 
 A class defines its own `to_json` or `from_json` if the conversion needs a space, or if the document
-differs from the fields of the class. The first conversion imports msgspec, because `--help` and
-completion import the classes without converting any of them.
+differs from the fields of the class. Only the first conversion imports msgspec, because `--help`
+and completion import the classes without converting any of them.
 
 A hyperparameter's value may be any value with a stable name: a number or string, None, a tuple,
 list or dict of such values, a function or class of a module, or an object with parameters, such as

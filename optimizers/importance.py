@@ -27,7 +27,7 @@ _MOST_TRIALS = 1_000
 """Largest number of configurations to fit. If there are more, a sample is drawn."""
 _N_TREES, _N_REPEATS = 50, 3
 _MOST_INPUTS = 20
-"""Number of inputs to permute, chosen by their reduction of variance in the trees."""
+"""Number of inputs to permute. Inputs that reduce the variance in the trees most are chosen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,9 +93,9 @@ class Method:
             constraints only to choose among the trials.
         fidelities: Kinds of partial evaluations that the method requests.
         draws_on_cost: Whether measured run times influence the proposals. If not, a search with one
-            worker and a budget of trials is exactly reproducible.
+            worker and a budget counted in trials is exactly reproducible.
         has_portfolio: Whether the search starts with the portfolio of the space by default.
-        is_raced: Whether configurations race by folds by default.
+        is_raced: Whether, by default, configurations race fold by fold.
         compared_by_default: Whether `compare` includes the method by default.
         ensemble: Default final model: `agnostic` for an agnostic Bayes ensemble of the trials;
             `auto` for an ensemble or the best trial, whichever is better on held-out rows (without

@@ -208,7 +208,8 @@ _GATHERED, _GATHERING_SHARE = 8, 0.2
 """Number of configurations with partial runs before the best is resumed, and fraction of the
 seconds after which the best is resumed in any case."""
 _LEADS_BY = 0.1
-"""Fraction by which the loss of a run on fewer rows must be lower to lead before any full trial."""
+"""Fraction by which the loss of a run on fewer rows must be lower for the run to lead before any
+full trial."""
 
 
 class Racing(Optimizer):
@@ -511,9 +512,9 @@ class Racing(Optimizer):
         return estimated(outcome, _evaluation(best), self.objective, difference)
 
     def _keeps_up(self, i: int) -> bool:
-        """Return whether a configuration may be resumed, before any trial is full.
+        """Return whether a configuration may be resumed; always true once there is an incumbent.
 
-        The configuration must not be clearly behind the best configuration on the highest rung.
+        Until then, a configuration must not be clearly behind the best one on the highest rung.
         """
         if self.history.incumbent is not None or not self._has_partial_runs:
             return True
@@ -562,7 +563,7 @@ class Racing(Optimizer):
         return [i for _, _, i in sorted(found)]
 
     def _number_of(self, query: Query) -> int:
-        """Return the number of a query's rung. A smaller partial run belongs to the first rung."""
+        """Return the number of a query's rung; 0 also for a run smaller than the first rung."""
         return sum(rung[:2] < Rung.of(query)[:2] for rung in self._rungs)
 
     def _number(self, trial: Trial) -> int:

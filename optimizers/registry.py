@@ -1,4 +1,4 @@
-"""Registries, which map the names that users choose to declarations.
+"""Registries of declarations, which users choose by name.
 
 A declaration is built in, registered by the running program, or declared by a plugin: an entry
 point of another distribution, in a group such as `prefect_tune.methods`. A declaration is imported

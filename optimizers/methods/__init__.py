@@ -2,9 +2,9 @@
 
 The methods are declared in `declarations`. `flash`, `admm`, `fabolas` and `bapi` are folders.
 `tpe`, `smac` and the `references` (random search and JOPT) treat a pipeline as one configuration.
-`flash` prunes paths first, and `admm` alternates between paths and values. `halving` (with
-Hyperband) evaluates many configurations at low fidelity and promotes the best to higher fidelities,
-rung by rung, and `bohb` adds a model. `fabolas` uses subsets of the rows to predict which
-configuration is best on all rows. `bapi` uses learning curves to decide which trainings to resume.
-`esmbo` searches for the members of an ensemble.
+`flash` prunes paths first, and `admm` alternates between paths and hyperparameter values. `halving`
+(with Hyperband) evaluates many configurations at low fidelity and promotes the best to higher
+fidelities, rung by rung, and `bohb` adds a model. `fabolas` uses subsets of the rows to predict
+which configuration is best on all rows. `bapi` uses learning curves to decide which training runs
+to resume. `esmbo` searches for the members of an ensemble.
 """

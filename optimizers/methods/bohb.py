@@ -136,7 +136,7 @@ def _log_of_choice(
 
 
 def _impurity(values: Array | NDArray[np.intp]) -> float:
-    """Return the Gini impurity of the values and one other value, which is always positive."""
+    """Return the Gini impurity of the values and one extra value, which keeps it positive."""
     _, counts = np.unique(values, return_counts=True)
     n = len(values) + 1
     return float(1 - ((counts / n) ** 2).sum() - 1 / n**2)
@@ -150,7 +150,7 @@ N_SAMPLES, WIDENING = 24, 3.0
 """Number N_s of samples per proposal, and factor b_w by which kernels are widened. With the paper's
 64 samples, results were no better on recorded curves and worse in spaces with many paths."""
 _MORE_RESULTS = 3
-"""Number of results that the model needs in addition to the dimensions of a configuration."""
+"""Number of results that the model needs beyond the number of dimensions of a configuration."""
 
 
 class Bohb(Hyperband):

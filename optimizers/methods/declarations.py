@@ -182,7 +182,7 @@ class HistoriesOptions(MethodOptions):
     def bootstraps(self) -> Bootstraps:
         """Bootstraps for which evaluations report risks.
 
-        A single bootstrap contains all examples.
+        If there is only one bootstrap, it contains all examples.
         """
         return Bootstraps(self.n_histories, 0.5 if self.n_histories > 1 else 0.0)
 

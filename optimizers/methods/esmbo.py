@@ -34,7 +34,7 @@ _FEW_EXAMPLES = 30
 
 
 class Esmbo(Jopt):
-    """A search that improves the bootstraps in turn, with one Gaussian process for all of them.
+    """A search that lowers the loss of each bootstrap in turn, with one Gaussian process for all.
 
     If a trial has no risks, for example because it lost a race, its risk in a bootstrap is
     estimated as its loss plus the mean difference between risk and loss in the bootstrap.

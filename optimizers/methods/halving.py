@@ -13,7 +13,7 @@ Departures from the papers:
 
 - A rung is decided once all its runs have ended. Until the decision, free workers start the next
   bracket, as in BOHB (Falkner et al. 2018).
-- Trainings are resumed from the rung below.
+- Training is resumed from the rung below.
 - Infeasible runs rank last, and failed runs drop out.
 - After the bracket with s = 0, brackets start again at s_max.
 - If the budget allows no more configurations, the first rung is decided with fewer.
@@ -200,7 +200,7 @@ def _no_epochs(space: Space, objective: Objective) -> str:
     if objective.epochs is None:
         return "the study has no number of epochs (see --epochs)"
     if objective.epochs < 2:
-        return f"a full training needs at least 2 epochs; it has {objective.epochs}"
+        return f"the study needs at least 2 epochs; it has {objective.epochs}"
     if not any(a.id in objective.iterative for s in space.steps for a in s.algorithms):
         return f"no model of space {space.name!r} trains in epochs"
     return ""

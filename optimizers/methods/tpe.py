@@ -180,7 +180,7 @@ class Tpe(Optimizer):
         sampler = TPESampler(
             n_startup_trials=0,
             seed=int(rng.integers(2**31)),
-            multivariate=True,  # of the jointly suggested parameters
+            multivariate=True,  # Optuna's name for joint densities
             constant_liar=True,  # pending trials count as bad
         )
         for _ in range(_DRAWS):

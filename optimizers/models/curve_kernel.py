@@ -1,6 +1,6 @@
 """The covariance of learning curves: a kernel of configurations times a kernel of time.
 
-f(x, t) is the score of a configuration x after a fraction t in (0, 1] of a full training. The slope
+f(x, t) is the score of a configuration x after a fraction t in (0, 1] of the epochs. The slope
 df/dt is also Gaussian, so kernels of t provide derivatives (Belakaria et al., eq. 20 to 24).
 """
 

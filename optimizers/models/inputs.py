@@ -49,7 +49,7 @@ class Priors:
 
 
 MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
-"""Similarity of pipelines with different models, which is lower than for other steps."""
+"""Similarity of pipelines with different models, lower than for different choices elsewhere."""
 
 
 def conditional_inputs(

@@ -7,7 +7,8 @@ computation uses Cholesky factors, because the covariance of slopes is nearly si
 A site represents the constraint that entry i of a Gaussian vector is nonnegative. The site is a
 Gaussian factor of entry i with precision tau_i and shift nu_i. For a single entry, the site is
 exact. For many dependent entries, means are accurate to a tenth of a standard deviation, but the
-estimated probability is too low (Minka 2001; Cunningham, Hennig and Lacoste-Julien 2011).
+estimated probability that all entries are nonnegative is too low (Minka 2001; Cunningham, Hennig
+and Lacoste-Julien 2011).
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from prefect_tune.optimizers.space.vectors import Array
 _MAX_SWEEPS = 30
 _TOLERANCE = 1e-4
 _SATISFIED = 8.0
-"""Number of standard deviations above 0 at which a nonnegative sign carries no information."""
+"""Number of standard deviations above 0 at which knowing the sign adds no information."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> 
             # The sites in `start` may be a poor fit for this vector.
             tau, nu = np.zeros(s), np.zeros(s)
             mu, S = mean.copy(), covariance.copy()
-        largest = 0.0  # step of a mean in standard deviations
+        largest = 0.0  # largest change of a mean, in standard deviations
         for i in range(s):
             variance, old, old_shift = float(S[i, i]), float(tau[i]), float(nu[i])
             if variance <= ROUNDING or 1 - old * variance <= ROUNDING:
@@ -174,15 +175,17 @@ def needed_sites(mean: Array, covariance: Array) -> tuple[NDArray[np.intp], Site
 
 @dataclass(frozen=True, slots=True)
 class MonotoneProcess:
-    """A posterior given nonnegative slopes, constructed by `of`. Equals `process` without sites.
+    """A posterior given nonnegative slopes, constructed by `of`.
+
+    Without sites, the posterior equals `process`.
 
     Attributes:
         process: Process without the constraints on slopes.
         sites: Inputs of the s sites, shape (s, d).
         beliefs: Sites of expectation propagation.
         half_slopes: Matrix L^-1 Cov(observations, slopes at the sites), shape (n, s).
-        slope_mean: Means of the slopes by `process`, shape (s,).
-        slope_covariance: Covariance B of the slopes by `process`, shape (s, s).
+        slope_mean: Means of the slopes under `process`, shape (s,).
+        slope_covariance: Covariance B of the slopes under `process`, shape (s, s).
         factor: Factor L_E with L_E L_E' = I + Q B Q and Q = diag(sqrt(tau)), shape (s, s).
         weights: Vector h, shape (s,). The sites change means by Cov(f, slopes) h.
     """

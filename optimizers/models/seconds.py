@@ -43,8 +43,8 @@ _PER_ROWS, _PER_COLUMNS = 1000.0, 10
 _LEAST_SECONDS = 1e-4
 """Lower bound of measured seconds, which may be negative because clocks differ."""
 _SURE, _UNSURE = 0.3, 1.0
-"""Prior standard deviations in log seconds: for equal fits and declared weights, and for all
-others."""
+"""Prior standard deviations in log seconds: of equal fits and declared weights, and of all other
+weights."""
 _NOISE_WEIGHT = 2.0
 """Weight of the noise prior, as a number of observations."""
 _OF_REST = {"rows": 0.5, "columns": 0.0}
@@ -91,7 +91,7 @@ class _Algorithm:
         self.regressions = [LinearRegression(2 + len(slopes)) for _ in self.slopes]
         n_classes = objective.n_classes or 0
         of_columns = growth["columns"] * log((objective.n_columns or _PER_COLUMNS) / _PER_COLUMNS)
-        # An algorithm fits one model per class, but only one model for two classes.
+        # With more than two classes, an algorithm may fit one model per class.
         self.moved = of_columns + growth["classes"] * log(n_classes if n_classes > 2 else 1)
 
     def features(self, rows: float, choice: Choice | None = None) -> Array:
@@ -386,5 +386,5 @@ class Costs:
 
 
 def _times(k: int, held_out_rows: float) -> float:
-    """Return 1 for a fit (k = 0), or thousands of held-out and fixed rows (k = 1)."""
+    """Return 1 for a fit (k = 0), or the number of held-out and fixed rows in thousands (k = 1)."""
     return (held_out_rows + GROWTH["fixed"]) / _PER_ROWS if k else 1.0

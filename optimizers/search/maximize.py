@@ -89,7 +89,7 @@ def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Gener
 Penalty = Callable[[Candidates], Array]
 """Function from candidates to known terms that are added to the losses, shape (n,)."""
 Box = tuple[Array, Array]
-"""Lower and upper units of continuous columns, shape (d,) each."""
+"""Lower and upper bounds of continuous columns on the unit scale, shape (d,) each."""
 
 _SOBOL = 8
 """Binary logarithm of the number of Sobol points."""
@@ -215,7 +215,7 @@ class Fitted:
 
 
 class GaussianSearch:
-    """Candidates and process inputs of one space. Stores no observations."""
+    """Candidates and process inputs of one space, without observations."""
 
     def __init__(self, space: Space) -> None:
         self.space = space

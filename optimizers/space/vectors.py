@@ -285,7 +285,8 @@ class CandidateSpace(Encoding):
             lambda row: self._indices(self.proposed.canonical_path(self._path(row)))
         )
         self._paths: NDArray[np.intp] | None = None
-        # If the space has more paths, paths are drawn and dropped if unable to run.
+        # If the space has too many paths to list, paths are drawn, and those unable to run are
+        # dropped.
         if self.proposed.n_paths <= MOST_LISTED and not space.has_ignored:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 

@@ -32,8 +32,8 @@ class History:
     Attributes:
         constraints: Constraints of the study.
         prior: Observations of earlier runs, set before the first ask; None without earlier runs.
-        estimated: Numbers of trials with estimated losses. Estimated losses are not compared with
-            losses of earlier runs.
+        estimated: The trials whose losses are estimated, by trial number. Estimated losses are not
+            compared with losses of earlier runs.
     """
 
     def __init__(self, constraints: Sequence[Constraint] = ()) -> None:

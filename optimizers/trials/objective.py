@@ -94,7 +94,8 @@ class Objective:
         n_folds: Number of folds in a full evaluation.
         n_columns: Number of columns of a table, or number of distinct event codes.
         earlier_seconds: Run times of algorithms in earlier studies, from `Costs.portable`.
-        epochs: Number of epochs of a full training (t_max); None if models do not train in epochs.
+        epochs: Number of epochs in a full training run (t_max); None if models do not train in
+            epochs.
         iterative: Ids of the models that train in epochs.
     """
 

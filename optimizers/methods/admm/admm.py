@@ -262,7 +262,7 @@ class Admm(Optimizer):
 
     @cached_property
     def _first(self) -> list[Configuration]:
-        """The simplest path and, by default, one path per other model, with the initial values."""
+        """The simplest path and, by default, one path per other model, with initial values."""
         known, models = self._z.arms.paths, self.space.searched[-1].algorithms
         paths = [simplest_path(self.space, known)]
         if not self.is_of_paper:

@@ -231,7 +231,8 @@ class Positions:
     def at(self, state: AdmmState, path: Path, others: Array | None = None) -> Configuration:
         """Return the configuration of a path at the current positions.
 
-        Hyperparameters without a position take units from `others`, shape (d,), or default values.
+        Hyperparameters without a position take their positions from `others`, shape (d,), or their
+        default values.
         """
         units = (self._default_units if others is None else others).copy()
         for key, unit in state.units.items():

@@ -12,14 +12,14 @@ Equations 9 to 18 (slopes), 20 to 24     models.monotone, models.curve_kernel
 
 `variant=paper` uses the paper's settings. The default variant starts with successive halving, gives
 less weight to costs as the budget is spent, and models the logarithms of run times and losses. The
-default variant also stops trainings that are far behind, and its incumbent has the lowest mean loss
-over a window of epochs. Both variants depart from the paper:
+default variant also stops configurations that are far behind, and its incumbent has the lowest mean
+loss over a window of epochs. Both variants depart from the paper:
 
 - Expectation propagation replaces samples of the truncated normal distribution.
 - The last point of q-EI is integrated in closed form.
-- A planned training takes at least a fraction p of the epochs.
-- The best training is completed at the end.
-- The remaining budget excludes the cost of pending trainings.
+- A planned training run takes at least a fraction p of the epochs.
+- At the end, the best configuration is trained to the last epoch.
+- The remaining budget excludes the cost of pending training runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,8 @@ _DECIDED = ("finished", "stopped")
 class Bapi(Optimizer):
     """Budget-aware planning over configurations and epochs.
 
-    Raises ValueError if no model trains in epochs, or a full training has too few epochs.
+    Raises ValueError if no model trains in epochs, or if the number of epochs is missing or too
+    small.
     """
 
     method: ClassVar[Method] = BAPI
@@ -93,7 +94,7 @@ class Bapi(Optimizer):
             )
         if epochs is None:
             raise ValueError(
-                f"method {self.name} needs the epochs of a full training; add --epochs, such as 50"
+                f"method {self.name} needs a number of epochs; add --epochs, such as 50"
             )
         if epochs < _LEAST_EPOCHS:
             raise ValueError(
@@ -104,9 +105,9 @@ class Bapi(Optimizer):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The partial or full training with the lowest mean loss over the epochs of two checks.
+        """The trial with the lowest mean loss over a window of two intervals between checks.
 
-        In the paper, the incumbent is the training with the lowest loss.
+        In the paper, the incumbent is the trial with the lowest loss.
         """
         width = 1 if self.is_of_paper else 2 * self.quantum
         return best_training(list(self.curves.values()), self.history, width=width)
@@ -124,10 +125,10 @@ class Bapi(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Numbers of epochs trained and saved, outcomes of trainings, and notes, as JSON values.
+        """Numbers of epochs trained and saved, outcomes of training, and notes, as JSON values.
 
-        Epochs count as saved only if the method ended the training, not if the budget ran out or
-        better trainings were promoted.
+        Epochs count as saved only if the method ended training, not if the budget ran out or better
+        configurations were promoted.
         """
         curves, memo = list(self.curves.values()), self.memo or {}
         told = [c for c in curves if c.epochs and c.is_iterative]
@@ -172,7 +173,7 @@ class Bapi(Optimizer):
 
     @property
     def curves(self) -> Mapping[Configuration, LearningCurve]:
-        """The learning curve of each configuration, in the order of the first trials."""
+        """The learning curves of the configurations, in the order of their first trials."""
         seen, known = tuple(self.history), self._known[0]
         if len(seen) != len(known) or any(a is not b for a, b in zip(seen, known, strict=True)):
             curves = curves_of(self.history, self.space, self.objective, self.t_max)
@@ -198,7 +199,7 @@ class Bapi(Optimizer):
         try:
             query = self._ordered(turn)
         except SpaceExhausted as exhausted:
-            # No new configuration is left, so unfinished trainings are resumed.
+            # No new configuration is left, so unfinished training runs are resumed.
             nothing, turn.budget = exhausted, replace(turn.budget, trials_left=0)
             query = self._ordered(turn)
         if query is not None:
@@ -226,15 +227,15 @@ class Bapi(Optimizer):
 
 _STARTED = Reason("start", "started: a new configuration")
 _PROMOTED = Reason("start", "resumed: among the best after the same number of epochs")
-_STILL_WINS = Reason("training", "resumed: the training may still become the best")
+_STILL_WINS = Reason("training", "resumed: the configuration may still become the best")
 _PLANNED = Reason("plan", "started: part of the best plan for the rest of the budget")
 _THAWED = Reason("plan", "resumed: part of the best plan for the rest of the budget")
-_ENDED = Reason("end", "resumed: the best training so far, now to the last epoch")
+_ENDED = Reason("end", "resumed: the best configuration so far, now to the last epoch")
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A training to propose, up to an epoch. If `configuration` is None, one is drawn."""
+    """A configuration to train, up to an epoch. If `configuration` is None, one is drawn."""
 
     configuration: Configuration | None
     epochs: int
@@ -254,15 +255,15 @@ class Turn:
     rng: Generator
 
     def order(self) -> Order | None:
-        """Return the next training to propose; None if no training is due.
+        """Return the next training run to propose; None if no training run is due.
 
-        The trainings of line 7 run between asks, so each ask re-enters the loop at the line
-        determined by the finished trials.
+        The training runs of line 7 take place between asks, so each ask re-enters the loop at the
+        line determined by the finished trials.
         """
         return self.initial() or self.evaluation() or self.plan() or self.end()
 
     def initial(self) -> Order | None:
-        """Line 1: return the next initial training; None if all have ended or are pending."""
+        """Line 1: return the next initial training run; None if all have ended or are pending."""
         step = self.design.next(self.curves, may_begin=self.may_begin)
         if isinstance(step, Wait | Done) and not self.known and self.may_begin:
             step = Begin(self.design.epochs[0])
@@ -275,7 +276,7 @@ class Turn:
         return None
 
     def evaluation(self) -> Order | None:
-        """Line 7, algorithm 5: return the first finished trial's training that should continue."""
+        """Line 7, algorithm 5: return the next part of a training run that should continue."""
         planned = list(self.memo.get("planned", ()))
         told = [n for n in planned if self.method.history[n].is_told]
         if not told:
@@ -292,7 +293,7 @@ class Turn:
                 if epochs := self.remaining.epochs(curve, enough):
                     return self._part(curve.configuration, curve.done, epochs, _STILL_WINS)
                 continue
-            # Drop verdicts on trainings that were resumed afterwards.
+            # Drop verdicts on training runs that were resumed afterwards.
             last = {str(c.trials[-1].number) for c in self.curves.values()}
             verdicts = {**self.memo.get("verdicts", {}), str(curve.trials[-1].number): outcome}
             self.memo["verdicts"] = {n: v for n, v in verdicts.items() if n in last}
@@ -317,7 +318,7 @@ class Turn:
         return self._part(configuration, done, entry.epochs, because)
 
     def end(self) -> Order | None:
-        """Return the best training, up to the last epoch, if no training is complete."""
+        """If no trial is complete, return the best configuration, to train to the last epoch."""
         if self.may_begin or self.method.history.complete:
             return None
         going = [c for c in self.known if not c.is_closed]
@@ -334,7 +335,7 @@ class Turn:
 
     @property
     def curves(self) -> Mapping[Configuration, LearningCurve]:
-        """The learning curve of each configuration, in the order of the first trials."""
+        """The learning curves of the configurations, in the order of their first trials."""
         return self.method.curves
 
     @property
@@ -356,7 +357,7 @@ class Turn:
     def design(self) -> Design:
         """The initial design.
 
-        Before its trainings start, the design shrinks if the budget proves small.
+        Until all its configurations have started, the design shrinks if the budget proves small.
         """
         t_max, settings = self.method.t_max, self.method.settings
         if settings.is_paper:
@@ -383,7 +384,7 @@ class Turn:
 
     @cached_property
     def epsilon(self) -> float:
-        """Epsilon of equation 8: the increase in loss accepted for ending a training early."""
+        """Epsilon of equation 8: the increase in loss accepted for ending training early."""
         if (given := self.method.settings.epsilon) is not None:
             return given
         objective = self.method.objective
@@ -394,7 +395,7 @@ class Turn:
         return (0.01 if self.method.is_of_paper else 0.003) * width
 
     def _part(self, configuration: Configuration, done: int, target: int, why: Reason) -> Order:
-        """Return the training up to its next check, and record the check (algorithm 5, line 6)."""
+        """Return a training run up to its next check; record the check (algorithm 5, line 6)."""
         self.memo["planned"] = [*self.memo.get("planned", ()), len(self.method.history)]
         ahead = self.method.quantum
         if not done and not self.method.is_of_paper:
@@ -402,7 +403,7 @@ class Turn:
         return Order(configuration, min(target, done + ahead), why)
 
     def _verdict(self, curve: LearningCurve, belief: CurveBelief) -> tuple[int, str]:
-        """Return t_opt and the verdict for a training."""
+        """Return t_opt and the verdict on a training run."""
         row = self.learner.inputs.of(self.learner.inputs.encode([curve.configuration]))
         expected = belief.curve(row, is_known=True)
         enough = enough_epochs(expected, self.epsilon, curve.done)
@@ -442,7 +443,7 @@ class Turn:
         return new[np.sort(first[first >= len(begun)]) - len(begun)]
 
     def _entry(self, planning: Planning) -> PlannedTraining | None:
-        """Return the next planned training; None if no planned training is worthwhile."""
+        """Return the next planned training run; None if no planned run is worthwhile."""
         entries = self.entries(planning, self.remaining)
         if not self.may_begin:
             entries = self._worthwhile(entries, planning)
@@ -464,8 +465,8 @@ class Turn:
     ) -> list[PlannedTraining]:
         """Return the entries that may improve the loss by at least p times epsilon.
 
-        When no new configuration may be started, all other entries are dropped, because a training
-        may run for a fraction p of the epochs until the next check.
+        If no new configuration may be started, all other entries are dropped, because a training
+        run may take a fraction p of the epochs until its next check.
         """
         rows = planning.inputs[[e.number for e in entries]]
         mean, deviation = planning.belief.predict(rows, self.method.t_max)

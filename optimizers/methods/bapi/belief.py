@@ -90,11 +90,11 @@ class CurveBelief:
 
     Attributes:
         process: Gaussian process of scores, over configurations and the completed fraction of the
-            training, which is the last input.
+            epochs, which is the last input.
         costs: Gaussian process of seconds per epoch (paper) or log seconds per epoch; None before
             any run time is known.
         least_rate: Fewest seconds per epoch so far.
-        t_max: Number of epochs of a full training.
+        t_max: Number of epochs in a full training run.
         scores: Conversion between losses and scores.
         bounds: Lowest and highest possible loss.
         is_paper: Whether the variant is the paper's.
@@ -266,7 +266,7 @@ class CurveLearner:
             for epochs in {c.epochs for c in known}
         }
         rows = [(c, e, c.loss_at(e)) for c in known for e in chosen[c.epochs]]
-        # Failed and infeasible trainings get the worst loss, so that similar trainings are avoided.
+        # Failed and infeasible configurations get the worst loss, so that similar ones are avoided.
         worst = max((c.losses[0] for c in curves if c.epochs), default=0.0)
         useless = [c for c in curves if c.is_infeasible or (c.has_failed and not c.epochs)]
         rows += [(c, self._t_max, worst) for c in useless]

@@ -25,11 +25,10 @@ class LearningCurve:
     """The learning curve of one configuration so far.
 
     Attributes:
-        trials: The configuration's partial trainings, in order of trial number. The last trial may
-            be pending.
-        t_max: Number of epochs of a full training.
-        is_iterative: Whether the model trains in epochs. A fit of any other model counts as a full
-            training.
+        trials: The configuration's partial training runs, in order of trial number. The last trial
+            may be pending.
+        t_max: Number of epochs in a full training run. is_iterative: Whether the model trains in
+            epochs. A fit of any other model counts as a full training run.
         epochs: The k epochs with a known loss, in increasing order.
         losses: Lowest loss up to each of the k epochs.
         model_step: Name of the model's step.
@@ -57,17 +56,17 @@ class LearningCurve:
 
     @cached_property
     def is_pending(self) -> bool:
-        """Whether a partial training is under way."""
+        """Whether a partial training run is under way."""
         return not self.trials[-1].is_told
 
     @property
     def target(self) -> int:
-        """Target epoch of the current or latest partial training."""
+        """Target epoch of the current or latest partial training run."""
         return self.trials[-1].query.epochs or self.t_max
 
     @cached_property
     def is_closed(self) -> bool:
-        """Whether the training is over: complete, failed, diverged or infeasible."""
+        """Whether training is over: complete, failed, diverged or infeasible."""
         is_lost = self.has_failed or self.is_infeasible or self.trouble != ""
         return is_lost or self.done >= self.t_max
 
@@ -78,7 +77,7 @@ class LearningCurve:
 
     @cached_property
     def trouble(self) -> str:
-        """Reason why the training cannot be resumed; empty if it can."""
+        """Reason why training cannot be resumed; empty if it can."""
         return next((t.evaluation.trouble for t in reversed(self.trials) if t.evaluation), "")
 
     def loss_at(self, epoch: int) -> float:
@@ -115,7 +114,7 @@ def trains_in_epochs(configuration: Configuration, space: Space, objective: Obje
 def curves_of(
     history: History, space: Space, objective: Objective, t_max: int
 ) -> Mapping[Configuration, LearningCurve]:
-    """Return the learning curve of each configuration, in the order of the first trials."""
+    """Return the learning curves of the configurations, in the order of their first trials."""
     trials_of: dict[Configuration, list[Trial]] = {}
     for trial in history:
         trials_of.setdefault(trial.query.configuration, []).append(trial)
@@ -158,7 +157,7 @@ def chosen_epochs(
     Args:
         epochs: Epochs with a loss, in increasing order; at least one.
         n_points: Number of epochs to choose.
-        t_max: Number of epochs of a full training.
+        t_max: Number of epochs in a full training run.
         of_time: Kernel of t.
         theta: Parameters of the kernel.
         noise: Variance of the noise of standardized observations.
@@ -195,12 +194,12 @@ def most_telling(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
 
 
 _WORST = 10.0
-"""Cap of losses without bounds, in distances from the best loss to the median loss. Losses above
-the cap belong to diverged trainings, whose values are uninformative."""
+"""Cap of losses without an upper bound: distance above the best loss, as a multiple of the median
+loss's distance. Losses above the cap come from diverged training and are uninformative."""
 
 
 def largest_informative_loss(losses: Array, objective: Objective) -> float:
-    """Return the loss above which a training counts as diverged.
+    """Return the loss above which training counts as diverged.
 
     The loss is the metric's upper bound or, without a bound, depends on the spread of `losses`.
     """

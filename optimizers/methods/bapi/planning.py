@@ -1,4 +1,4 @@
-"""BAPI's initial design, the plan for the remaining budget, and the rule that ends a training.
+"""BAPI's initial design, the plan for the remaining budget, and the rule that ends training.
 
 `Design` implements line 1 of algorithm 2, `Planning` algorithms 3 and 4, and `verdict` the rule of
 algorithm 5.
@@ -28,11 +28,11 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates
 _ETA = 3
 """One in three configurations is promoted. The initial design may take a third of the budget."""
 _FIRST_SHARE = 1 / 25
-"""Fraction of a full training after which a new training is first checked."""
+"""Fraction of the epochs after which a new training run is first checked."""
 
 
 def first_epochs(t_max: int) -> int:
-    """Return the number of epochs after which a new training is checked first."""
+    """Return the number of epochs after which a new training run is first checked."""
     return max(2, round(_FIRST_SHARE * t_max))
 
 
@@ -114,8 +114,8 @@ class Remaining:
     """The remaining budget (B_r), from lines 3, 4 and 10 of algorithm 2.
 
     Attributes:
-        seconds: Worker-seconds left after all pending trainings; inf without a limit.
-        longest: Seconds that one training may take, at most one worker's share of the remaining
+        seconds: Worker-seconds left after all pending training runs; inf without a limit.
+        longest: Seconds that one training run may take, at most one worker's share of the remaining
             budget.
         rate: Mean seconds per epoch; None before any run time is known.
     """
@@ -126,7 +126,7 @@ class Remaining:
 
     @classmethod
     def of(cls, budget: Budget, curves: Collection[LearningCurve]) -> Self:
-        """Return the budget that remains after the pending trainings in `curves`.
+        """Return the budget that remains after the pending training runs in `curves`.
 
         A pending epoch costs the curve's seconds per epoch or, if unknown, the mean over all
         curves.
@@ -141,7 +141,7 @@ class Remaining:
         return cls(total - pending, min(total - pending, share), rate)
 
     def epochs(self, curve: LearningCurve | None, target: int) -> int:
-        """Return the last epoch, up to `target`, that a training can afford; 0 if none."""
+        """Return the last epoch, up to `target`, that the remaining time allows; 0 if none."""
         done, rate = (curve.done, curve.rate) if curve else (0, None)
         rate = rate or self.rate
         if rate is None:
@@ -160,8 +160,8 @@ Verdict = Literal["continues", "finished", "stopped"]
 
 _TAU = 2.0
 _SURE = 3.0
-"""Number of standard deviations by which an expected score must trail the best score for
-certainty."""
+"""Number of standard deviations below the best score at which an expected score is certainly
+worse."""
 
 
 def verdict(
@@ -174,21 +174,21 @@ def verdict(
     best: float,
     is_paper: bool,
 ) -> Verdict:
-    """Return whether a training continues (algorithm 5, line 5).
+    """Return whether training continues (algorithm 5, line 5).
 
-    A training is finished after `target` epochs (t_opt). A training is stopped if its predicted
-    score after `target` epochs is not better than `best`, and the prediction is certain. The
-    prediction is certain if `deviation` is at most tau times `deviation_now`, or if `mean` is three
-    deviations worse than `best`. The paper's rule uses only tau, so hopeless trainings continue if
-    curves have little noise.
+    Training is finished after `target` epochs (t_opt). Training is stopped if the predicted score
+    after `target` epochs is not better than `best`, and the prediction is certain. The prediction
+    is certain if `deviation` is at most tau times `deviation_now`, or if `mean` is three deviations
+    worse than `best`. The paper's rule uses only tau, so hopeless training continues if curves have
+    little noise.
 
     Args:
         done: Number of epochs done.
-        target: Optimal number of epochs t_opt of the training.
+        target: Optimal number of epochs t_opt.
         mean: Predicted mean score after `target` epochs.
         deviation: Standard deviation of the score after `target` epochs.
         deviation_now: Standard deviation of the score after `done` epochs.
-        best: Best score of all trainings.
+        best: Best score of all configurations.
         is_paper: Whether to use the paper's rule.
     """
     if done >= target:
@@ -215,16 +215,16 @@ class PlannedTraining:
 
 @dataclass(frozen=True)
 class Prospects:
-    """The m candidates for training, including pending trainings.
+    """The m candidates for training, including pending candidates.
 
     Attributes:
         done: Epochs done, shape (m,).
-        targets: Target epochs of pending trainings, 0 for other candidates, shape (m,).
+        targets: Target epochs of pending candidates, 0 for other candidates, shape (m,).
         is_divisible: Whether candidates can be trained for fewer than all epochs, shape (m,).
         rates: Predicted seconds per epoch, shape (m,).
         enough: Function that maps a candidate's number to t_opt, or to None if the candidate cannot
             run.
-        t_max: Number of epochs of a full training.
+        t_max: Number of epochs in a full training run.
     """
 
     done: NDArray[np.intp]
@@ -246,11 +246,11 @@ class Prospects:
         """Return the entries of a plan, in the order of choice (algorithm 4, NMO).
 
         Args:
-            improvement: Joint improvement, which already includes pending trainings.
+            improvement: Joint improvement, which already includes pending candidates.
             fallback: Values that rank the candidates if all improvements are 0, shape (m,).
-            remaining: Budget left after pending trainings.
+            remaining: Budget left after pending training runs.
             horizon: Largest number of entries.
-            quantum: Smallest number of new epochs in a training.
+            quantum: Smallest number of new epochs in a training run.
         """
         # Compute t_opt only for candidates whose next epoch is affordable.
         least = np.where(self.is_divisible, 1, self.t_max - self.done)
@@ -299,11 +299,11 @@ _DRAWS = 256
 
 
 class Planning:
-    """Candidates for a plan (started trainings, including pending ones, and new candidates).
+    """Candidates for a plan: started configurations, including pending ones, and new ones.
 
     Attributes:
         best: Score to improve on.
-        epsilon: Increase in loss accepted for ending a training early.
+        epsilon: Increase in loss accepted for ending training early.
     """
 
     def __init__(
@@ -348,7 +348,7 @@ class Planning:
         return enough_epochs(curve, self.epsilon, done)
 
     def improvement(self, horizon: int, seed: int) -> tuple[JointImprovement, Array]:
-        """Return the joint improvement given pending trainings, and the predicted variances.
+        """Return the joint improvement given pending training runs, and the predicted variances.
 
         The outcomes of `horizon` further choices are simulated with `seed`. The variances of the
         candidates' scores have shape (m,).

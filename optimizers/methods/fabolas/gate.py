@@ -72,7 +72,7 @@ def _log_density(x: float, mean: float, deviation: float) -> float:
 
 
 def is_open(skills: list[float]) -> bool:
-    """Return whether subsets may be used, as is the case with fewer than two outcomes."""
+    """Return whether subsets may be used; always true with fewer than two outcomes."""
     return len(skills) < 2 or sum(skills[-RULES.judged :]) >= RULES.least_skill
 
 

@@ -48,8 +48,8 @@ class Rules:
     """Number of draws of the function at the representers, which makes gains exact to 0.001
     nats."""
     near: int = 8
-    """Number of best configurations near which a round draws candidates, and number of candidates
-    drawn near each. The first round has this number of candidates per representer."""
+    """Number of best configurations near which a round draws candidates, number of candidates drawn
+    near each, and number of candidates per representer in the first round."""
     widths: tuple[float, ...] = (0.08, 0.025)
     """Standard deviations of moves on the unit scale, one for each round after the first."""
     dispatch_seconds: float = 0.07
@@ -64,7 +64,7 @@ class Rules:
     paid_first: float = 0.75
     """Time spent on subsets before the first full evaluation, as a multiple of its run time."""
     paid: float = 0.3
-    """Time spent on subsets before a further full evaluation, as a multiple of its run time."""
+    """Time spent on subsets before each later full evaluation, as a multiple of its run time."""
     vague: float = 0.7
     """Standard deviation above which a prediction is uncertain, relative to the deviation of all
     losses."""

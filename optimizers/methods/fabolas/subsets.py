@@ -17,8 +17,8 @@ LOG_LOSS = Basis(
     lambda s: np.column_stack([np.ones_like(s), 1 - s, s**3]),
     trend=(1.0, 4.0, 0.02),
 )
-"""Basis of log losses. A loss that decreases as a power of the number of rows is linear in s. Only
-results near s = 1 identify the coefficient of s^3."""
+"""Basis of log losses. If a loss decreases as a power of the number of rows, its logarithm is
+linear in s. Only results near s = 1 identify the coefficient of s^3."""
 
 RAW_LOSS = Basis(
     lambda s: np.column_stack([np.ones_like(s), (1 - s) ** 2, s**3]),

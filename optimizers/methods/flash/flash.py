@@ -15,9 +15,9 @@ Departures of the default variant (`variant=paper` undoes all):
 - The design starts with the simplest path for each model.
 - The first run of a path has default values.
 - Hyperparameters of steps common to all paths are searched like algorithms (see `SharedValues`).
-  The first trials vary these values on the cheapest linear model and the cheapest boosted trees.
-  Eq. 1 has columns for the values, overall and by model family. The first run of a path uses the
-  best values so far for the path's model family.
+  The first trials vary such values on the cheapest linear model and the cheapest boosted trees. Eq.
+  1 has columns for the values, overall and by model family. The first run of a path uses the best
+  values so far for the path's model family.
 - The cost of a path is its run time, summed over steps.
 - G' also includes algorithms with good losses.
 - Phases are shorter if the budget is small.
@@ -207,7 +207,8 @@ class Flash(Optimizer):
         phase = decided.phase = self._phase(budget, is_varied=varied is not None)
         if varied is not None:
             is_plain = varied.path in {table.paths[i] for i in table.plain}
-            decided.n_varied += not (is_plain and varied in self._bases)  # these are in the design
+            # Plain bases are part of the design.
+            decided.n_varied += not (is_plain and varied in self._bases)
             why = "a value of a shared step that few trials have used"
             self._because = Reason("shared values", why)
             return Query(varied)
