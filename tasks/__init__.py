@@ -7,6 +7,6 @@ defines the error for unusable input. `problem` describes everything about a stu
 needs, including plugins.
 
 A `trial` runs the steps of a path; results come from the cache or from `fitting`. `final` builds
-the final models of a study. `prefect_tasks` run trials and final models in a `sandbox` of a Dask
+the final models of a study. `prefect_tasks` runs trials and final models in a `sandbox` of a Dask
 worker; `threads` limits the threads of each call.
 """

@@ -205,7 +205,8 @@ class StudyContext:
         trial_seconds: Time limit of a trial.
         cache_area: Name of a separate area of the cache; empty for the common area.
         quantities: Quantities to measure in addition to the loss.
-        epochs: Epochs of a full training of iterative models (t_max); None to train without epochs.
+        epochs: Epochs in a full training run of an iterative model (t_max); None to train without
+            epochs.
         bootstraps: Bootstraps for which evaluations report risks; None for no risks.
         most_threads: Largest number of threads that a fit may use.
     """

@@ -27,7 +27,7 @@ _ARGUMENTS = ("n_jobs", "nthread", "num_threads", "thread_count")
 
 
 _LOCK, _FORMER = Lock(), list[dict[str, str | None]]()
-"""Lock and environments from before `one_thread`, one environment per running body."""
+"""Lock, and the environments saved by `one_thread`, one per running body."""
 
 
 @contextmanager

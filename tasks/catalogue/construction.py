@@ -213,7 +213,7 @@ class ClipNegatives(TransformerMixin, BaseEstimator):
 
 
 class BoundCategories(TransformerMixin, BaseEstimator):
-    """Transformer that makes a column's rarest categories missing if there are too many."""
+    """Transformer that makes a column's rarest categories missing if it has too many categories."""
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the most frequent categories of each column."""

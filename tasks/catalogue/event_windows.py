@@ -166,7 +166,7 @@ class Vocabulary:
 
     @cached_property
     def depths(self) -> range:
-        """Numbers of the levels of prefixes; the last has only codes with the most separators."""
+        """Numbers of the prefix levels; only codes with the most separators have the last level."""
         return range(1, max(map(len, self.paths), default=0) + 1)
 
     def level(self, number: int) -> NameLevel:
@@ -197,7 +197,7 @@ class Vocabulary:
 def different_parents(
     names_of_codes: Mapping[int, Sequence[str]], parents: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return the sorted parents of two or more codes; the nearest one if codes are equal."""
+    """Return the sorted parents of two or more codes; of parents of equal codes, the nearest."""
     children: defaultdict[str, list[int]] = defaultdict(list)
     for code, names in names_of_codes.items():
         for name in names:
@@ -375,7 +375,7 @@ class _Events:
         return type(self)(*columns, offsets)
 
     def age_at_first(self, default: float) -> NDArray[np.float64]:
-        """Return the age of each row's first event in microseconds; the default if no events."""
+        """Return the age of each row's first event in microseconds, or `default` without events."""
         ages, has_any = np.full(len(self.offsets) - 1, default), np.diff(self.offsets) > 0
         ages[has_any] = self.age[self.offsets[:-1][has_any]]
         return ages
@@ -445,7 +445,8 @@ class EventWindows(TransformerMixin, BaseEstimator):
     in the data counts as last.
 
     Args:
-        windows: Name of a set in `WINDOWS`. A window includes events exactly as old as its length.
+        windows: Name of a set in `WINDOWS`. An event whose age equals the length of a window is
+            inside the window.
         aggregations: Name of a set in `AGGREGATIONS`. `recency` is 1 / (1 + days since the last
             event). `slope` is the least-squares slope of values per day, 0 if all events are less
             than an hour apart. `recency` and `last` always use the whole history.
@@ -544,7 +545,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: "EventRows") -> sparse.csr_array:
-        """Return the float32 matrix, shape (rows, columns); `TypeError` unless X has events."""
+        """Return a float32 matrix, shape (rows, columns); raise `TypeError` unless X has events."""
         if not hasattr(X, "events"):
             raise TypeError(
                 f"this model needs patient events read by prefect-tune, not a {type(X).__name__}; "
@@ -692,8 +693,8 @@ def _n_cells(block: Any) -> NDArray[np.int64]:
 def _extremes(block: Any, values: Any, name: str) -> NDArray[np.float32]:
     """Return the smallest or largest value of each column; 0 for an empty column.
 
-    Blocks do not store zeros, so a column with fewer cells than in the block `values` has a value
-    of 0.
+    Blocks do not store zeros, so a column that has fewer cells here than in the block `values`
+    contains a 0.
     """
     least: np.ufunc = getattr(np, f"{name}imum")
     found = getattr(block, name)(axis=0, explicit=True).toarray()

@@ -1,8 +1,8 @@
 """Spaces by the name given to `--space`, and the part of a space usable on this machine.
 
-Cheap to import, because help and completion list the names of spaces: each space is imported on
-demand. Algorithms may require libraries that a machine lacks; the flow that starts a study decides
-once which part of the space is searched.
+The module is cheap to import, because help and completion list the names of spaces, and each space
+is imported on demand. Algorithms may require libraries that a machine lacks; the flow that starts a
+study decides once which part of the space is searched.
 """
 
 import re

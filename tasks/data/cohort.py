@@ -98,13 +98,13 @@ LEAK = "AFTER//FAILURE"
 _ORDERS = (23.4, 15.35)
 """Mean number of orders of a case and of a control (Table 3, medications per patient)."""
 _UNEVEN = (12.4, 4.6)
-"""Largest part of the mean order numbers that varies widely between patients, for a case and a
+"""Largest part of the mean number of orders that varies widely between patients, for a case and a
 control."""
 _SECOND_CLASS = (0.262, 0.177)
 """Fraction of orders with a second drug class, for a case and a control (Table 3)."""
 _N_CLASSES = 80
 _SECONDS = 4 * 365 * 86_400
-"""Longest time of an event before the prediction time, in seconds."""
+"""Longest time between an event and the prediction time, in seconds."""
 _LEAK_DELAY = np.timedelta64(30, "D")
 
 
@@ -206,7 +206,7 @@ class _Orders(NamedTuple):
 
 
 def _orders(spec: CohortSpec, is_case: Cases, rng: Generator) -> _Orders:
-    """Draw all orders; common medications make up the means of Table 3.
+    """Draw all orders; common medications raise the mean numbers to those of Table 3.
 
     Numbers of orders distinguish the classes only through their means. Every patient orders at
     least one common medication. The frequencies of common medications follow Zipf's law.

@@ -3,8 +3,9 @@
 Workers, resumed studies and retries read only the stored copy.
 
 A row has the same id in every later data set. The id is a hash of the row's group, key or patient.
-If all of these are missing, the id is a hash of the row's content and time as read by the schema.
-The id does not depend on the order of rows, the file format, the type of numbers or other rows.
+Without group, key and patient, the id is a hash of the row's content and time as read by the
+schema. The id does not depend on the order of rows, the file format, the type of numbers or other
+rows.
 """
 
 import re
@@ -253,12 +254,12 @@ _NO_VALUE = 0x7FF8000000000000
 SINGLE, SIX_DIGITS = 0, 6
 """Precisions of fractional numbers in hashes: 32-bit floats, and six significant digits."""
 _SHARE = 0.1
-"""Minimum fraction of rows found in both data sets with a column, relative to the fraction without
-the column, for the column to identify rows."""
+"""Minimum fraction of rows found in both data sets with a column in the ids, relative to the
+fraction without the column, for the column to be kept."""
 _UNIQUE_SHARE, _FOUND_SHARE = 0.95, 0.2
-"""Minimum fractions of rows for which the remaining columns identify rows: rows with distinct ids,
-and rows found in both data sets. Rows that are almost never equal within one data set are not equal
-across two data sets by chance."""
+"""Minimum fractions of rows with distinct ids, and of rows found in both data sets, for the
+remaining columns to identify rows. Rows that are almost never equal within one data set are not
+equal across two data sets by chance."""
 _SAMPLED = 20_000
 """Number of rows to compare; values of one column choose the same sample in both data sets."""
 _ATTEMPTS = 3

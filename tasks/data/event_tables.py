@@ -337,7 +337,7 @@ def labels_table(
 
 
 def has_dates_alone(times: pd.Series) -> bool:
-    """Return whether all times come from dates: the last microsecond of a day in some time zone.
+    """Return whether all times, like dates, are the last microsecond of a day in some time zone.
 
     If true, later events at midnight are also dates.
     """

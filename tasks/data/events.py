@@ -133,7 +133,7 @@ class EventRows:
         return {code: text for code, text in described if text}
 
     def codes_of_events(self) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
-        """Return the codes of all rows' events, the starts of rows, and the end of the last."""
+        """Return the codes of all rows' events, the starts of rows, and the end of the last row."""
         codes = self.events["code"].cat.codes.to_numpy()[positions(self.start, self.stop)]
         return codes, np.append(0, np.cumsum(self.stop - self.start))
 

@@ -91,7 +91,7 @@ class Dialect:
         names: Names of the columns.
         above: Number of lines above the header line.
         start: Number of lines above the first row, including the header line.
-        skipped: Numbers of lines, counted from 0, that are neither header nor rows.
+        skipped: Line numbers, counted from 0, of lines that are neither header nor rows.
     """
 
     separator: str = ","
@@ -691,7 +691,7 @@ def _read_arff(location: Location) -> pd.DataFrame:
     dates: list[str] = []
 
     def plain(attribute: re.Match[str]) -> str:
-        """Remove a range or comment, and declare dates as strings."""
+        """Return a declaration without range and comment, and with dates declared as strings."""
         is_date = attribute[2].lower() == "date"
         written = attribute[3].partition("%")[0].strip(" \t\r\"'") if is_date else ""
         for java, python in _JAVA.items():

@@ -131,7 +131,7 @@ class Notation:
 
     @property
     def text(self) -> str:
-        """Description in parentheses; empty for numbers written by programs."""
+        """Description of the notation in parentheses; empty for numbers written by programs."""
         kind = _CURRENCIES.get(self.unit, f"in {self.unit}")
         marks = "decimal commas" * (self.decimal == ","), "thousands separators" * self.has_groups
         how = ", ".join(filter(None, (kind if self.unit else "", *marks)))

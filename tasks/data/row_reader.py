@@ -410,7 +410,7 @@ def with_exact_floats(column: pd.Series) -> pd.Series:
 def category_texts(column: pd.Series) -> pd.Series:
     """Return category values as strings; 1.0 becomes `1` if all are integers.
 
-    Keeps missing values.
+    Missing values stay missing.
     """
     if pd.api.types.is_datetime64_any_dtype(column):
         return column.astype(str).astype(object).where(column.notna(), None)
@@ -499,7 +499,7 @@ def _dates(column: pd.Series, learned: LearnedColumn, missing: Collection[str]) 
 def utc_of(
     column: pd.Series, written: str, missing: Collection[str]
 ) -> tuple["pd.Series[Any]", NDArray[np.bool_]]:
-    """Return UTC dates to the microsecond, and a mask of unreadable cells.
+    """Return UTC dates with microsecond resolution, and a mask of unreadable cells.
 
     `written` is the `strptime` format of strings; empty for ISO 8601. Strings in `missing` are not
     read.
@@ -526,7 +526,7 @@ def utc_of(
 
 
 def naive_utc(times: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Convert times to UTC, to the microsecond, and drop their time zone."""
+    """Convert times to UTC with microsecond resolution, and drop the time zone."""
     return pd.to_datetime(times, utc=True).dt.tz_localize(None).astype("datetime64[us]")
 
 

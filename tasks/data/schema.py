@@ -383,7 +383,7 @@ def unseen_values(X: pd.DataFrame, reader: RowReader) -> dict[str, pd.Series]:
 
 
 RowTimes = NDArray[np.datetime64] | NDArray[np.float64]
-"""Times of n rows, shape (n,): UTC to the microsecond, or numbers without a unit."""
+"""Times of n rows, shape (n,): UTC with microsecond resolution, or numbers without a unit."""
 
 _FORMATS = ("", "%Y-%m", *DATE_FORMATS)
 """Formats of times written as strings; the empty format is ISO 8601."""

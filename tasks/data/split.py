@@ -84,7 +84,7 @@ def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) 
 _REPEATED_SHARE = 0.05
 """Minimum fraction of repeated rows for which rows count as copied."""
 _DISTINCT_SHARE = 0.05
-"""Minimum fraction of distinct rows; tables with less have few possible rows, so equal rows are not
+"""Fraction of distinct rows below which a table has few possible rows, so equal rows are not
 copies."""
 _DEVIATIONS = 3
 """Number of standard deviations by which the count of test rows equal to training rows must exceed
@@ -385,7 +385,7 @@ def split_again(dataset: Dataset, split: Split) -> Split:
 
 
 def _distinct(dataset: Dataset) -> tuple[Dataset, Rows] | None:
-    """Return the distinct rows, and the one copied by each row; None if no rows were copied."""
+    """Return the distinct rows, and which of them each row copies; None if no rows were copied."""
     if dataset.groups is not None or (number := copied_rows(dataset)) is None:
         return None
     first = np.unique(number, return_index=True)[1]

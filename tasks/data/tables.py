@@ -528,7 +528,7 @@ def _content(frame: pd.DataFrame) -> Iterator[bytes]:
     for name in frame.columns:
         column, kind = frame[name], frame[name].dtype.kind
         if kind == "m":
-            column = column.dt.total_seconds()  # of any unit
+            column = column.dt.total_seconds()  # durations
         if kind in "biufmM" and isinstance(column.dtype, np.dtype):
             yield f"{name}\0{kind}\0{column.dtype}\0".encode()
             yield np.ascontiguousarray(column.to_numpy()).tobytes()

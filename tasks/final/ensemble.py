@@ -1,8 +1,8 @@
-"""Ensembles of pipelines: selection by held-out predictions, and the scikit-learn models.
+"""Ensembles of pipelines: selection by held-out predictions, and ensembles as scikit-learn models.
 
 Greedy selection with replacement follows Caruana et al., "Ensemble selection from libraries of
 models" (ICML 2004), as in Ram et al. (2020), appendix 8. Agnostic Bayes weights each model by the
-number of bootstraps, of half of the examples each, in which the model is best: Lacoste et al.,
+number of bootstraps (each of half of the examples) in which the model is best: Lacoste et al.,
 "Sequential model-based ensemble optimization" (UAI 2014), equations 4 and 5. More bootstraps are
 drawn than in the search, because their number determines the resolution of the weights.
 
@@ -318,7 +318,7 @@ def nested_losses(
         rng = np.random.default_rng(stream)
         choices = [choose(kind, built_on, size, fewer, rng, limit=limit) for kind in KINDS]
         part_losses.append([left_out.fold_losses(predict_held_out(c, left_out)) for c in choices])
-    losses = np.hstack([np.empty((len(KINDS), 0)), *part_losses])  # kinds; parts and folds
+    losses = np.hstack([np.empty((len(KINDS), 0)), *part_losses])  # shape (kinds, parts * folds)
     losses = losses[:, np.isfinite(losses).all(axis=0)]
     if not losses.size:
         return {}

@@ -116,7 +116,7 @@ def _as_parent(estimator: BaseEstimator) -> BaseEstimator:
 
 
 def _replaced(value: Any, change: Change, done: dict[int, Any]) -> Any:
-    """Return a value with all estimators changed, innermost first; sharing is preserved."""
+    """Return a value with all estimators changed, innermost first; shared objects stay shared."""
     if id(value) in done:
         return done[id(value)]
     made = value
@@ -285,9 +285,10 @@ def trial_pipeline(
     If the model trains in epochs, the pipeline trains to `best_epoch`, or to the last epoch if
     None.
 
-    If the store has no cached step results, the input of the model is unknown, so earlier steps are
-    rerun, except `failed_step` (empty if unknown). Steps after the failed step are built as if that
-    step had returned its input unchanged.
+    If the store has no cached step results, the input of the model is unknown, so the steps before
+    the model are rerun. After a failure, only the steps before `failed_step` are rerun, or none if
+    `failed_step` is empty because the failed step is unknown. Steps after the failed step are built
+    as if that step had returned its input unchanged.
 
     Raises:
         StoreLost: If the study's data are lost.
@@ -367,7 +368,7 @@ def code_of(
 
 
 class _Writer:
-    """Writer of values as code that collects imports; `user_file` may define estimators."""
+    """Writes values as code and collects imports; `user_file` may define estimators."""
 
     def __init__(self, user_file: str) -> None:
         self._user_file, self._is_used = user_file, False

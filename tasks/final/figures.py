@@ -209,7 +209,7 @@ def dependence(
     scores_of: ScoresOf,
     labels: Sequence[str] | NDArray[Any],
 ) -> pd.DataFrame:
-    """Return mean scores, by label, as if all rows had each value of a table's column.
+    """Return the mean scores by label for each value of a column, as if all rows had that value.
 
     Numeric values range from the 5th to the 95th percentile, and categories are the most frequent
     ones. All features of the column take the values of the same row (Friedman 2001).

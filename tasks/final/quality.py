@@ -152,6 +152,6 @@ def errors_of_bins(y: Array, predicted: Array, by: Array) -> pd.DataFrame:
 def residual_counts(y: Array, predicted: Array) -> pd.DataFrame:
     """Return the number of rows by residual (actual minus predicted), without the outer 1%."""
     low, high = np.quantile(y - predicted, [0.005, 0.995]).tolist()
-    high = low if isclose(low, high) else high  # too close for bins
+    high = low if isclose(low, high) else high  # too narrow for bins
     counts, edges = np.histogram(y - predicted, _MOST_BARS, (low, high))
     return pd.DataFrame({"residual": (edges[1:] + edges[:-1]) / 2, "rows": counts})

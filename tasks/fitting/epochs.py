@@ -101,8 +101,8 @@ def training_of(how: Recipe) -> Iterative | None:
 def rounds_after(epoch: int, epochs: int, rounds: int) -> int:
     """Return the number of trees or rounds after an epoch, counted from 1.
 
-    The result is `rounds * epoch / epochs`, rounded, but at least 1, so a full training of `epochs`
-    epochs uses exactly the configured number of rounds.
+    The result is `rounds * epoch / epochs`, rounded, but at least 1, so training to the last epoch
+    uses exactly the configured number of rounds.
     """
     return max(1, (2 * epoch * rounds + epochs) // (2 * epochs))
 
@@ -154,7 +154,7 @@ class EpochTraining:
         iterative: Way in which the estimator trains in epochs.
         seed: Source of randomness.
         data: Data of the fold.
-        epochs: Number of epochs of a full training.
+        epochs: Number of epochs in a full training run.
         loss: Loss to measure after each epoch; None to train without a curve.
         start: Checkpoint to resume from, which is copied; None to start from scratch.
 
@@ -211,7 +211,7 @@ class EpochTraining:
         self.seconds = perf_counter() - started
 
     def advance(self, to: int) -> None:
-        """Train up to an epoch or the last epoch with finite numbers; raise if there is none."""
+        """Train up to an epoch, or the last one with finite numbers; raise if no epoch has any."""
         started = perf_counter()
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")

@@ -1,8 +1,8 @@
 """Fitting of one step on one fold: plain functions without cache or Prefect.
 
 scikit-learn 1.9 sorts each column once per weighted percentile, 254 times. The sorting takes nine
-tenths of the time for a weighted fit of histogram boosting on 100,000 rows. Later versions fix this
-(scikit-learn pull request 34248).
+tenths of the time for a weighted fit of histogram boosting on 100,000 rows. Later versions sort
+less often (scikit-learn pull request 34248).
 """
 
 import warnings

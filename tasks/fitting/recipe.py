@@ -1,4 +1,4 @@
-"""Recipes, which describe everything a step does to data of a given shape and form cache keys.
+"""Recipes, the parts of cache keys that describe what a step does to data of a given shape.
 
 Hyperparameter values that `transforms` map to the same effective value share step results. The
 memory of a step is estimated before the step starts. The estimate is a lower bound: the largest

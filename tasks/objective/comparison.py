@@ -43,7 +43,7 @@ _BLOCK_ROWS = 2_000_000
 USELESS_LEVEL = 0.025
 """Probability that a model without any skill is called useful."""
 RARE_SHARE = 0.1
-"""A class with a smaller share of the training rows is rare."""
+"""Share of the training rows below which a class is rare."""
 _DECAY = 1.5
 """Exponent of the levels; values closer to 1 give more power to later runs and less to the first
 run."""
@@ -177,7 +177,7 @@ def _p_of_t(values: Array, margin: float) -> float:
 
 
 def _p_of_sign_flips(values: Array, level: float, rng: Generator) -> float:
-    """Return the p-value of a sign-flip test: the share of random signs with at least the mean."""
+    """Return the p-value of a sign-flip test: the share of flips with at least the actual mean."""
     n_flips = int(np.clip(ceil(_FLIPS_PER_LEVEL / level), _FEWEST_FLIPS, _MOST_FLIPS))
     found = permutation_test(
         (values,),

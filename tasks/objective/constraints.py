@@ -317,6 +317,6 @@ QUANTITIES: Mapping[str, Callable[[Quantity, HeldOutRows], float]] = {
     "false_positive_rate": _false_positive_rate,
 }
 """Quantities that a study may bound, by name: microseconds of a call that predicts one row, or per
-row of 1,000; bytes of the pickled pipeline; the largest difference of a metric between two groups
-of rows, in the metric's unit; the ratio of selection rates; the fraction of negatives predicted as
-positive."""
+row of a call that predicts 1,000; bytes of the pickled pipeline; the largest difference of a metric
+between two groups of rows, in the metric's unit; the ratio of selection rates; the fraction of
+negatives predicted as positive."""

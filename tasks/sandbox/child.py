@@ -112,7 +112,7 @@ def _ignore(message: Message) -> None:
 
 
 _SEND: list[Callable[[Message], None]] = [_ignore]
-"""Receivers of reports, of which the last one is active. The process runs one call at a time."""
+"""Receivers of reports; only the last one is active. The process runs one call at a time."""
 
 
 @contextmanager

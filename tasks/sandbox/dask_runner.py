@@ -124,7 +124,7 @@ class LeanDaskTaskRunner(DaskTaskRunner):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        _ = self._context  # created here: inside a task run it would have the task's parameters
+        _ = self._context  # a context created inside a task run has the task's parameters
         return self
 
     _own: PrefectDaskClient | None = None

@@ -469,7 +469,7 @@ class IterativeNode(Node):
         self.seconds += training.seconds - before
 
     def _trained(self, epochs: int) -> EpochTraining:
-        """Return the training after `epochs` epochs, resumed from the latest earlier checkpoint."""
+        """Return an `EpochTraining` after `epochs` epochs, resumed from the latest checkpoint."""
         fold, start = self.fold, self._latest(epochs, "curve", "estimator")
         y, n_classes = fold.dataset.y[fold.held_out], len(fold.dataset.classes)
         training = EpochTraining(
@@ -525,7 +525,7 @@ class IterativeNode(Node):
 
 
 CHECKPOINT_SECONDS = 30.0
-"""Interval between checkpoints, and thus the longest training lost in a crash."""
+"""Interval between checkpoints, and thus the longest training time lost in a crash."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Data formats: their declaration, lookup by the name given to `--format`, and recognition.
 
-Cheap to import, because help and completion list the names of formats: each format is imported on
-demand.
+The module is cheap to import, because help and completion list the names of formats, and each
+format is imported on demand.
 """
 
 from collections.abc import Callable, Iterable, Sequence
