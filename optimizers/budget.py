@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Budget:
     """The spent and remaining budget of a study at the time of an ask.
 
-    A field for a limit is None if the budget has no such limit.
+    `trials_left`, `seconds_left` and `trial_seconds` are None without a limit.
 
     Attributes:
         trials_spent: Number of configurations started.
@@ -18,7 +18,7 @@ class Budget:
         ask_seconds: Total duration of all asks.
         n_workers: Number of trials that may run at the same time.
         last_ask_seconds: Durations of recent asks, newest last.
-        trial_seconds: Time limit of a trial, if the user has set a limit.
+        trial_seconds: Time limit of a trial.
     """
 
     trials_spent: int = 0

@@ -92,8 +92,8 @@ class Method:
         honors_constraints: Whether the search itself respects constraints. Other methods use
             constraints only to choose among the trials.
         fidelities: Kinds of partial evaluations that the method requests.
-        draws_on_cost: Whether measured run times influence the proposals. If not, a search with one
-            worker and a budget counted in trials is exactly reproducible.
+        draws_on_cost: Whether measured run times influence the proposals. Without such influence, a
+            search with one worker and a budget counted in trials is exactly reproducible.
         has_portfolio: Whether the search starts with the portfolio of the space by default.
         is_raced: Whether, by default, configurations race fold by fold.
         compared_by_default: Whether `compare` includes the method by default.

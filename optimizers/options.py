@@ -1,7 +1,7 @@
 """Options declared as fields of a frozen dataclass, with all their metadata.
 
-The options of `run`, `compare` and every method are declared as such fields. The module is cheap to
-import, so that the command line shows help instantly.
+The options of `run`, `compare` and every method are declared in such dataclasses. The module is
+cheap to import, so that the command line shows help instantly.
 """
 
 import collections.abc

@@ -113,8 +113,8 @@ class ShownCall:
     def run(self, function: Callable[..., Any], limits: Limits, **arguments: Any) -> Any:
         """Return the value of `function(context, **arguments)`, run in a sandbox.
 
-        If something else, such as the kernel, kills the sandbox, the call is retried once. Raises
-        `CallEnded`, `NoSandbox` if no sandbox can be started, and errors of the function.
+        If the sandbox is killed from outside, for example by the kernel, the call is retried once.
+        Raises `CallEnded`, `NoSandbox` if no sandbox can be started, and errors of the function.
         """
         arguments = {"context": self.context, **arguments}
         memory_bytes = self.context.memory_limit_bytes or self.task.memory_bytes

@@ -1,9 +1,9 @@
 """A user's file and imported modules, sent to workers as source, and versions of other code.
 
 Modules next to the file, or on the import path without an installed distribution, are identified by
-content and sent to workers. The same applies to distributions installed in editable mode, from a
-folder or from a repository. All other distributions are identified by version and must be installed
-on workers.
+content and sent to workers. Distributions installed in editable mode, from a folder or from a
+repository are also identified by content and sent. All other distributions are identified by
+version and must be installed on workers.
 
 The dotted path of a user's estimator contains the digest of the code. Therefore cache keys never
 match results of other code, and studies with different versions of a module can share a process.
@@ -418,8 +418,8 @@ def library_of(
 
     An estimator from a package other than scikit-learn and prefect-tune may inherit from or contain
     classes of any package. Therefore `make` builds the estimator, and all of its classes are
-    inspected. The same happens if `holds_objects` declares that arguments may come from other
-    packages. Raises `ValueError` if a package is not installed.
+    inspected. An estimator is also built and inspected if `holds_objects` declares that arguments
+    may come from other packages. Raises `ValueError` if a package is not installed.
     """
     package, others = estimator.partition(".")[0], {_SCIKIT_LEARN, *_NUMERIC, *required}
     if package == _OURS:

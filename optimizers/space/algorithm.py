@@ -23,16 +23,16 @@ class Flags:
         densify_when: Hyperparameter and value that require dense data. If the hyperparameter has
             this value, sparse data are made dense just before the step.
         needs_nonnegative: Whether the estimator fails on negative numbers, or the hyperparameter
-            and value that make the estimator fail. In these cases, negative numbers are set to 0
-            just before the step.
+            and value that make the estimator fail. To prevent failure, negative numbers are set to
+            0 just before the step.
         output: Layout of the output: same as the input (`same`), always dense, or always sparse.
         weights: Way in which the estimator accepts class weights: by the constructor argument
             `class_weight`, by the argument `sample_weight` of `fit`, or not at all.
         stochastic: Whether the estimator has a parameter `random_state`.
         out_of_fold: Whether the output differs between training rows and identical new rows, as in
             target encoding. If true, training rows are transformed by `fit_transform`.
-        few_categories: Whether the estimator accepts at most 255 categories per column. If true,
-            the rarest excess categories become missing values just before the step.
+        few_categories: Whether the estimator accepts at most 255 categories per column. If so, the
+            rarest categories of a column with more become missing values just before the step.
     """
 
     accepts_sparse: bool = True

@@ -182,7 +182,7 @@ class History:
     def incumbent(self) -> Trial | None:
         """The best complete trial that meets the constraints; the first trial wins ties.
 
-        None before any complete trial meets the constraints.
+        The incumbent is None before any complete trial meets the constraints.
         """
         return next(iter(self.best(1)), None)
 

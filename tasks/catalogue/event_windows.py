@@ -356,8 +356,8 @@ class _Events:
     """Events of rows in order of time: row i has the events from offset i to offset i + 1.
 
     `position` is an index into the table of events, and `code` an index into the vocabulary; `time`
-    is in microseconds since 1970, and `age` in microseconds before the prediction time. These four
-    arrays have shape (events,), and `offsets` has shape (rows + 1,).
+    is in microseconds since 1970, and `age` in microseconds before the prediction time. All arrays
+    have shape (events,), except `offsets`, which has shape (rows + 1,).
     """
 
     position: NDArray[np.int64]

@@ -6,9 +6,9 @@ weights, although the paper's own code did not always do so. For regression, a c
 without a counterpart is replaced with a similar one; for example, ridge regression replaces linear
 discriminants.
 
-The seven single-model spaces come from Levesque, Gagne and Sabourin (2016). These spaces have no
-steps before the model, except that data are standardized for models that use distances. A number of
-columns given as a ratio is at least 1.
+The seven single-model spaces come from Levesque, Gagne and Sabourin (2016). Single-model spaces
+have no steps before the model, except that data are standardized for models that use distances. A
+number of columns given as a ratio is at least 1.
 """
 
 from collections.abc import Mapping

@@ -32,7 +32,7 @@ def code_table(
 
     Returns:
         Columns code (sorted, unique), description (empty if unknown) and parents (sorted list of
-        all ancestors). None if neither descriptions nor parents are known.
+        all ancestors); None if neither descriptions nor parents are known.
 
     Raises:
         BadInput: If a code is an ancestor of itself; the message names the codes of the loop.

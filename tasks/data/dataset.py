@@ -53,16 +53,15 @@ class Dataset:
         X: Features: a frame of n rows, or the events of n patients.
         y: Targets: positions in `classes`, or numbers to predict, shape (n,).
         classes: Classes in order; empty if the target is a number.
-        groups: Group number of each row, shape (n,); rows of a group stay together. None if rows
-            are not grouped.
+        groups: Group number of each row, shape (n,), or None; rows of a group stay together.
         is_test: Whether each row was given as a test row, shape (n,); None if the split chooses
             test rows.
         aside: Columns of a table that define groups of a constraint but are not features; None if
             absent.
-        reader: Reader for later rows. None for events, and for tables whose columns are all plain
+        reader: Reader for later rows; None for events, and for tables whose columns are all plain
             numbers and categories.
         times: Time of each row, shape (n,), if folds look forward in time: datetime64 in UTC, or
-            unitless numbers. None for events, whose rows have prediction times.
+            unitless numbers; None for events, whose rows have prediction times.
         ids: Hash of each row's group or key, shape (n,), stable across data sets; None if not
             needed.
         notes: Notes for the user on how the input was changed.

@@ -122,7 +122,7 @@ def events_table(
         are_midnights_dates: Whether times at midnight are dates. If None, midnights are dates if
             all times in all tables are at midnight.
         trained: Codes of the training data; a string or unit becomes part of a code only if the
-            result is in `trained`. None to choose codes from scratch.
+            result is in `trained`. If `trained` is None, codes are chosen from scratch.
 
     Returns:
         The events, and notes for the user.

@@ -175,9 +175,9 @@ class Split:
         n_folds: Number of folds.
         seed: Seed for drawing subsets.
         trains: Whether each fold trains on each row, shape (n, n_folds), if folds look forward in
-            time. None if each fold trains on all training rows that it does not hold out.
+            time; None if each fold trains on all training rows that it does not hold out.
         gap_seconds: Seconds between training and held-out rows; None unless folds look forward.
-        equal: Whether each row is a test row that equals a training row, shape (n,). None if equal
+        equal: Whether each row is a test row that equals a training row, shape (n,); None if equal
             rows are explained by chance (see `equal_test_rows`).
         n_copied: Number of rows copied from other rows; 0 if the split was loaded from a store.
     """

@@ -1,12 +1,12 @@
 """Export of a final model with as few dependencies on prefect-tune as possible.
 
 `plain` replaces prefect-tune's estimator classes with their scikit-learn parents, where predictions
-stay the same. Some of these classes differ from the parent only if the parent fails or selects no
-column. In all other cases, the predictions of the parent, and of a refitted clone, are equal to the
-last bit. `portable` pickles a model together with prefect-tune's remaining code and the user's
-code, as bytecode for this version of Python. A `checked_pickle` compares versions before the model
-is read. Reading a `skops_file` runs no code, but types unknown to skops must be installed on the
-reading machine and trusted by the reader.
+stay the same. Some of prefect-tune's classes differ from the parent only if the parent fails or
+selects no column. If the parent does neither, predictions of the parent, and of a refitted clone,
+are equal to the last bit. `portable` pickles a model together with prefect-tune's remaining code
+and the user's code, as bytecode for this version of Python. A `checked_pickle` compares versions
+before the model is read. Reading a `skops_file` runs no code, but types unknown to skops must be
+installed on the reading machine and trusted by the reader.
 
 A `trial_pipeline` is the unfitted pipeline of a trial, and `code_of` prints it as Python code.
 Steps depend on their input data, so the pipeline is built as for the final model if the trial is

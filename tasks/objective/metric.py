@@ -44,8 +44,8 @@ class MetricDeclaration:
             (N, n) that returns the losses, shape (N,), of N bootstraps at once. If empty, losses
             are computed from `row_losses`, or one by one.
         unit: Unit of the loss, such as "percent".
-        symbol: Unit printed after a loss, such as "%" or " EUR". If empty, users see the score if
-            there is a `best_score`.
+        symbol: Unit printed after a loss, such as "%" or " EUR". If `symbol` is empty and the
+            metric has a `best_score`, users see the score.
         title: Name of the printed number; if empty, the metric's name.
         lower: Smallest loss possible.
         upper: Largest loss possible.

@@ -91,8 +91,8 @@ _LINE_BUFFERED = 1
 def open_streams() -> None:
     """Open file descriptors 0, 1 and 2, and Python's streams, if they are closed.
 
-    Otherwise a file or socket opened later would get one of these descriptors and receive printed
-    output.
+    If a descriptor stayed closed, a file or socket opened later would get the descriptor and
+    receive printed output.
     """
     for number in (0, 1, 2):
         try:

@@ -241,7 +241,7 @@ def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, floa
     """Return the mean of each quantity over the folds of a finished query (equation A44), by text.
 
     Folds in which a quantity is undefined are skipped, as are quantities undefined in all folds. A
-    value measured on the pipeline, such as a latency, varies between measurements. Such a value is
+    value measured on the pipeline, such as a latency, varies between measurements, so the value is
     stored with the predictions and reused for all trials with the same model. If a model trains in
     epochs, values measured on the pipeline come from the last epoch, which is in memory, and values
     measured on predictions come from the best epoch.

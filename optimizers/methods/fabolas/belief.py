@@ -127,7 +127,7 @@ class LossScale:
 
     @classmethod
     def of(cls, losses: Array, objective: Objective, strategy: Strategy) -> Self:
-        """Return the scale for losses, shape (n,), of which at least one is known.
+        """Return the scale for losses, shape (n,); at least one loss must be known.
 
         Errors are in percent. Unless the strategy is the paper's, losses other than errors are
         capped at three interquartile ranges above the median.

@@ -15,9 +15,9 @@ Departures of the default variant (`variant=paper` undoes all):
 - The design starts with the simplest path for each model.
 - The first run of a path has default values.
 - Hyperparameters of steps common to all paths are searched like algorithms (see `SharedValues`).
-  The first trials vary such values on the cheapest linear model and the cheapest boosted trees. Eq.
-  1 has columns for the values, overall and by model family. The first run of a path uses the best
-  values so far for the path's model family.
+  The first trials vary the shared values on the cheapest linear model and the cheapest boosted
+  trees. Eq. 1 has columns for the values, overall and by model family. The first run of a path uses
+  the best values so far for the path's model family.
 - The cost of a path is its run time, summed over steps.
 - G' also includes algorithms with good losses.
 - Phases are shorter if the budget is small.
@@ -76,7 +76,8 @@ def phase_lengths(
 
     Known configurations, such as a portfolio, run first. If there are at least half as many known
     configurations as paths in the design, or if `are_enough`, the known configurations replace the
-    design. In this case Phase 2 is short, because the configurations were good in earlier studies.
+    design. After such a replacement, Phase 2 is short, because the known configurations were good
+    in earlier studies.
 
     Args:
         options: Options of the method.

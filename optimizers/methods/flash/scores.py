@@ -33,10 +33,10 @@ class PathScores:
         """Return the log expected improvement and the log divisor of each path, shape (B,) each.
 
         Pending paths are assumed to have their predicted loss. If `is_next_run`, the divisor is the
-        run time of the next run, in which cached steps take their load time. Otherwise, the terms
-        describe many runs with other values: xi is 0 and no step is cached. As in the paper, the
-        divisor is then the logarithm of the run time, so that slow but accurate paths survive
-        pruning.
+        run time of the next run, in which cached steps take their load time. If not `is_next_run`,
+        the terms describe many runs with other values: xi is 0 and no step is cached. As in the
+        paper, the divisor is then the logarithm of the run time, so that slow but accurate paths
+        survive pruning.
         """
         trials, losses = self._told(history)
         seen = self._encoded(trials)

@@ -1,11 +1,11 @@
 """Shared values: hyperparameters of steps that every path contains.
 
-One such step is the aggregation of patient events. A linear model of paths cannot learn the effect
-of a shared step, because all paths contain the step. A value may also suit only one model family:
-trees can use averages that are useless to a linear model. Shared values are therefore searched like
-algorithms. Each value has columns in the linear model of paths: one for all models, and one for
-each model family. All columns have the same ridge penalty, so that a family with few results
-borrows strength from the other families.
+An example of a shared step is the aggregation of patient events. A linear model of paths cannot
+learn the effect of a shared step, because all paths contain the step. A value may also suit only
+one model family: trees can use averages that are useless to a linear model. Shared values are
+therefore searched like algorithms. Each value has columns in the linear model of paths: one for all
+models, and one for each model family. All columns have the same ridge penalty, so that a family
+with few results borrows strength from the other families.
 """
 
 from collections import Counter, defaultdict
