@@ -11,8 +11,8 @@ class Budget:
 
     Attributes:
         trials_spent: Number of configurations started.
-        trials_left: Number of configurations that may still be started. If 0, only configurations
-            started earlier may be resumed.
+        trials_left: Number of configurations that may still be started. If none may be started,
+            earlier configurations may still be resumed.
         seconds_spent: Worker-seconds spent.
         seconds_left: Worker-seconds left.
         ask_seconds: Total duration of all asks.

@@ -60,7 +60,7 @@ class Rung(NamedTuple):
         return cls(query.subset, query.folds or inf, query.held_out)
 
     def query(self, whole: Query) -> Query:
-        """Return the query for running a full evaluation's query on this rung."""
+        """Return a full evaluation's query, restricted to this rung."""
         folds = None if self.folds == inf else int(self.folds)
         return replace(whole, subset=self.subset, folds=folds, held_out=self.held_out)
 
@@ -295,7 +295,7 @@ class Racing(Optimizer):
         self.inner.begin_with(start, name)
 
     def begin_after(self, prior: Prior) -> None:
-        """Evaluate `prior.start` first, directly on all folds unless partial runs come first."""
+        """Start with `prior.start`, directly on all folds unless partial runs come first."""
         self.inner.begin_after(prior)
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
@@ -514,7 +514,8 @@ class Racing(Optimizer):
     def _keeps_up(self, i: int) -> bool:
         """Return whether a configuration may be resumed; always true once there is an incumbent.
 
-        Until then, a configuration must not be clearly behind the best one on the highest rung.
+        Without an incumbent, a configuration must not be clearly behind the best on the highest
+        rung.
         """
         if self.history.incumbent is not None or not self._has_partial_runs:
             return True

@@ -98,7 +98,7 @@ def _parameter(found: re.Match[str]) -> str:
 
 @contextmanager
 def errors_for_caller() -> Iterator[None]:
-    """Spell options in `BadInput` errors raised by the body as the caller does."""
+    """Spell options as the caller does, in `BadInput` errors raised by the body."""
     try:
         yield
     except Exception as error:

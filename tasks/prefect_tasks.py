@@ -223,7 +223,7 @@ def _call(
     function: Callable[..., Any],
     **arguments: Any,
 ) -> Shown:
-    """Call a function other than a trial; the time limit is a trial's limit times `times`.
+    """Call a function other than a trial; the time limit is a trial's limit multiplied by `times`.
 
     Raises `TimeoutError`, `MemoryError` or `RuntimeError` if the call was ended.
     """
@@ -248,8 +248,8 @@ def refit_member(
 ) -> State[Shown]:
     """Fit a query from `Optimizer.refit` on all training rows, and pin the step results.
 
-    `report` selects the steps that become task runs. The time limit is a trial's limit times
-    `times`.
+    `report` selects the steps that become task runs. The time limit is a trial's limit multiplied
+    by `times`.
     """
     member = Member(number, query)
     done = _call(f"refit of trial {number}", context, report, times, make_member, member=member)
@@ -268,7 +268,7 @@ def refit(
     """Store the study's final model, whose members are fitted on all training rows or cached.
 
     `what` names the task run, and `report` selects the steps that become task runs. The time limit
-    per member is a trial's limit times `times`. The value is the duration in seconds.
+    per member is a trial's limit multiplied by `times`. The value is the duration in seconds.
     """
     times *= len(members)
     done = _call(f"refit of {what}", context, report, times, make_model, members=members)

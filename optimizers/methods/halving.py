@@ -103,7 +103,7 @@ class Promote(Generic[Level]):
 class Wait:
     """Wait until a pending trial ends.
 
-    In the meantime, the method may propose a model's choice.
+    In the meantime, the method may propose a configuration chosen by a model.
     """
 
 
@@ -237,8 +237,8 @@ Plan = tuple[int, int]
 def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
     """Return the plan of Hyperband's bracket `index` (Li et al. 2018, algorithm 1).
 
-    Bracket s starts `ceil((s_max + 1) / (s + 1) * eta^s)` configurations s rungs below the last
-    rung. s falls from s_max to 0 and then returns to s_max.
+    Bracket s starts `ceil((s_max + 1) / (s + 1) * eta^s)` configurations on the rung that is s
+    rungs below the last. s falls from s_max to 0 and then returns to s_max.
     """
     s = n_rungs - 1 - index % n_rungs
     return -(-n_rungs * eta**s // (s + 1)), n_rungs - 1 - s

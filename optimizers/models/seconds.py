@@ -253,7 +253,7 @@ class Costs:
         Args:
             query: Query to predict.
             deviations: Number of standard deviations of log seconds to add to the median.
-            folds_done: Number of folds already evaluated on the same rows, which take no time.
+            folds_done: Number of folds already evaluated on the same rows; such folds take no time.
         """
         medians, spreads = [], []
         chosen = self._choices(query.configuration).items()

@@ -31,8 +31,8 @@ class Flags:
         stochastic: Whether the estimator has a parameter `random_state`.
         out_of_fold: Whether the output differs between training rows and identical new rows, as in
             target encoding. If true, training rows are transformed by `fit_transform`.
-        few_categories: Whether the estimator accepts at most 255 categories per column. If so, the
-            rarest categories of a column with more become missing values just before the step.
+        few_categories: Whether the estimator accepts at most 255 categories per column. If a column
+            has more, its rarest categories become missing values just before the step.
     """
 
     accepts_sparse: bool = True

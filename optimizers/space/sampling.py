@@ -105,7 +105,7 @@ def new_configuration(
     """Return a random configuration that is not in `asked`; the path may be given.
 
     The configuration is drawn from the prior. Raises SpaceExhausted if no configuration is new or,
-    if the space is too large to list, after a thousand draws in a row are not new.
+    in a space too large to list, if a thousand draws in a row are not new.
     """
     for _ in range(_MOST_DRAWS):
         configuration = sample_configuration(space, rng, path)

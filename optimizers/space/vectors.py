@@ -413,9 +413,9 @@ def neighbors(
 ) -> tuple[Candidates, NDArray[np.intp]]:
     """Return up to n neighbors of each candidate, and the row of each neighbor's origin.
 
-    A neighbor differs in one step or one active hyperparameter, drawn uniformly: in another
-    algorithm, another category, or a number changed by a normal step. A new algorithm may also
-    change the choices of steps that it ignores.
+    A neighbor has another algorithm in one step, or another category or number (after a normal
+    step) in one active hyperparameter. The step or hyperparameter is drawn uniformly. A new
+    algorithm may also change the choices of steps that it ignores.
     """
     origin = np.repeat(np.arange(len(candidates)), n)
     algorithms, units = candidates.algorithms[origin], candidates.units[origin]

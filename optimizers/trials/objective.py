@@ -12,8 +12,8 @@ class Bootstraps:
 
     Attributes:
         n: Number of bootstraps.
-        share: Fraction of the examples that a bootstrap draws, with replacement. At 0, the
-            bootstrap contains each example once.
+        share: Fraction of the examples that a bootstrap draws, with replacement. If the share is 0,
+            the bootstrap contains each example once.
     """
 
     n: int

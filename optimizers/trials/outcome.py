@@ -109,8 +109,8 @@ class Evaluation:
         trouble: Reason why `curve` ended before the requested epochs; empty if it is complete.
         risks: Loss in each bootstrap of the held-out examples; empty unless the method uses
             bootstraps and the evaluation is full.
-        load_seconds: Time to load the worker's data and libraries before the trial, which is not
-            part of the costs.
+        load_seconds: Time to load the worker's data and libraries before the trial; not part of the
+            costs.
         pilot: Pilot before the trial; None without a pilot.
     """
 
@@ -144,8 +144,8 @@ class Failure:
         cost_seconds: Measured wall time of the trial.
         steps: Cost of each completed step and fold.
         output: Last output that the trial printed.
-        load_seconds: Time to load the worker's data and libraries before the trial, which is not
-            part of `cost_seconds`.
+        load_seconds: Time to load the worker's data and libraries before the trial; not part of
+            `cost_seconds`.
         pilot: Pilot before the trial; None without a pilot.
     """
 

@@ -62,7 +62,7 @@ def discretizer(**arguments: Any) -> KBinsDiscretizer:
 
 
 class Polynomial(PolynomialFeatures):
-    """Polynomial features; unlike scikit-learn's class, accepts read-only sparse matrices."""
+    """Polynomial features that, unlike scikit-learn's, accept read-only sparse matrices."""
 
     def transform(self, X: Any) -> Any:
         """Return the products of columns, shape (n, products)."""
@@ -139,7 +139,7 @@ def select_by_lasso(**arguments: Any) -> SelectByModel:
 
 
 def select_percentile(*, percentile: int, score: str = "f_classif") -> SelectByPercentile:
-    """Return a selection of the percentage of columns with the highest scores."""
+    """Return a selection of a percentage of the columns, by highest score."""
     return SelectByPercentile(_SCORES[score], percentile=percentile)
 
 

@@ -90,7 +90,7 @@ class LearnedColumn:
         n_words: Number of features into which the words of a free text are hashed.
         notations: Notations of numbers written as strings; empty for numbers written by programs. A
             string is unreadable if two notations give different numbers.
-        known: Values of a category, as strings.
+        known: Categories of the column, as strings.
     """
 
     name: str

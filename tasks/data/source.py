@@ -36,7 +36,7 @@ class Source:
         predicts: Kind of prediction, classification or regression; None to infer the kind from the
             target.
         texts: String columns of earlier studies of a series, each with its number of hashed words
-            (0 for categories). Later studies read these columns the same way.
+            (0 for categories), to be read the same way again.
         keeps_ids: Whether the data set stores ids of its groups or keys, for the test rows of a
             series.
     """

@@ -1,4 +1,4 @@
-"""Training in epochs: the estimators that can resume training, and training a fold's model.
+"""Training in epochs: estimators that can be resumed, and the training of a fold's model.
 
 An epoch is a pass over the rows (`partial_fit`), or a fraction of the configured trees or boosting
 rounds (`warm_start`). The table below lists the estimators that give the same model, to the last
@@ -211,7 +211,7 @@ class EpochTraining:
         self.seconds = perf_counter() - started
 
     def advance(self, to: int) -> None:
-        """Train up to an epoch, or the last one with finite numbers; raise if no epoch has any."""
+        """Train up to an epoch, or to the last epoch with finite numbers; raise if none has any."""
         started = perf_counter()
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -229,7 +229,7 @@ class EpochTraining:
         return self.epochs if self._loss is None else len(self.curve)
 
     def predictions(self, epoch: int) -> Predictions | None:
-        """Return the held-out predictions after an epoch; None for any pass but the last.
+        """Return the held-out predictions after an epoch; None after an earlier pass over the rows.
 
         Raises `InvalidPredictions` if predictions are not finite.
         """
@@ -291,8 +291,8 @@ def staged_predictions(
 ) -> Iterator[Predictions]:
     """Yield predictions after ascending numbers of rounds, in one pass over the rounds.
 
-    The predictions equal, to the last bit, the output of `predict` if training had ended after the
-    same number of rounds.
+    The predictions equal, to the last bit, the output that `predict` would give if training had
+    ended after the same number of rounds.
     """
     if not n_rows(X):
         yield from (predictions_of(ensemble, X, classes) for _ in rounds)

@@ -39,7 +39,7 @@ class MetricDeclaration:
         loss: Function of true values, predictions and the number of classes (0 for numbers) that
             returns the loss; raises ValueError if the loss is undefined.
         row_losses: Function of true values and predictions that returns the loss of each row, shape
-            (n,), for metrics whose loss is the mean over rows. The function makes bootstraps fast.
+            (n,), for metrics whose loss is the mean over rows; makes bootstraps fast.
         bootstrap_losses: Function of true values, predictions, the number of classes and weights
             (N, n) that returns the losses, shape (N,), of N bootstraps at once. If empty, losses
             are computed from `row_losses`, or one by one.

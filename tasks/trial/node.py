@@ -288,7 +288,7 @@ class Node:
             self._made = self._make()
 
     def _predict_as_kept(self) -> bool:
-        """Predict with the cached model, and return whether the model was cached."""
+        """Predict with the cached model; return False if the model is no longer cached."""
         read = self._read("estimator")
         if read is None:
             return False
@@ -530,7 +530,7 @@ CHECKPOINT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LearningCurves:
-    """Held-out loss after each epoch, by fold; all folds have equal lengths, 0 for a refit."""
+    """Held-out loss after each epoch, by fold; all curves have equal lengths, 0 for a refit."""
 
     folds: tuple[tuple[float, ...], ...]
 

@@ -53,7 +53,7 @@ class SharedBlocks:
         """Return a matrix with the n rows of X for each block; each matrix is read on access.
 
         Returns None if X has less than a twelfth of the training rows or does not come from the
-        data set. If a block is not cached yet, also returns None if X has less than half of the
+        data set. Also returns None if a block is not cached yet and X has less than half of the
         training rows.
         """
         if _LEAST_SHARE * len(X) < self._n_training or not self._has(X):

@@ -15,7 +15,7 @@ the paper (`variant=paper` undoes all but the first):
 
 - Integers are penalized on their unit scale.
 - Each model is tried once before any path is tuned.
-- Paths are drawn from a linear model of the best value of each path. The model also draws
+- Paths are drawn from a linear model of the lowest loss of each path. The model also draws
   categorical values of steps common to all paths, with effects by model family (see
   `SharedValues`).
 - Algorithms that were never tuned are tried with default values, then with random values.

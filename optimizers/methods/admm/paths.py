@@ -1,7 +1,7 @@
 """ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eq. 12).
 
 Both solvers choose among the runnable paths. The paper's solver is Thompson sampling with Bernoulli
-rewards (algorithm A1). The default solver regresses the best value of each path on the algorithms
+rewards (algorithm A1). The default solver regresses the lowest loss of each path on the algorithms
 of the path, and draws the coefficients.
 """
 
@@ -81,7 +81,7 @@ class PathArms:
         return self.least(-rng.beta(_PRIOR + r, _PRIOR + n - r))
 
     def linear(self, values: Mapping[Path, float]) -> Draw:
-        """Return a sampler of the coefficients of a linear model of each path's best value."""
+        """Return a sampler of the coefficients of a linear model of each path's lowest loss."""
         known = [path for path in values if path in self._index]
         targets = np.array([values[path] for path in known])
         return self._learned(self._one_hot(known), targets)
@@ -159,7 +159,7 @@ class ZMin:
         effort: int,
         rng: Generator,
     ) -> Configuration | None:
-        """Return the next path at the current hyperparameters; None once this z-min is done.
+        """Return the next path, with the current hyperparameters; None once this z-min is done.
 
         The default solver tries each algorithm that was never tuned, first with default values and
         then with random values.

@@ -105,7 +105,7 @@ class Bapi(Optimizer):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The trial with the lowest mean loss over a window of two intervals between checks.
+        """The trial with the lowest mean loss over a window twice as long as a check interval.
 
         In the paper, the incumbent is the trial with the lowest loss.
         """

@@ -400,7 +400,10 @@ class Fabolas(Optimizer):
         )
 
     def _standing(self, belief: Belief, seen: Observations) -> Standing:
-        """Rank by predicted mean (paper, section 3.2), or by mean plus standard deviation."""
+        """Rank configurations by predicted loss on all rows.
+
+        The paper ranks by mean (section 3.2), the default by mean plus standard deviation.
+        """
         failed = {t.query.configuration for t in self.history.failed if t.query.is_full}
         rows: dict[Configuration, int] = {}
         for i in np.argsort([-t.query.subset for t in seen.trials], kind="stable"):

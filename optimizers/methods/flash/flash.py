@@ -16,8 +16,8 @@ Departures of the default variant (`variant=paper` undoes all):
 - The first run of a path has default values.
 - Hyperparameters of steps common to all paths are searched like algorithms (see `SharedValues`).
   The first trials vary the shared values on the cheapest linear model and the cheapest boosted
-  trees. Eq. 1 has columns for the values, overall and by model family. The first run of a path uses
-  the best values so far for the path's model family.
+  trees. Eq. 1 has columns for shared values, overall and by model family. The first run of a path
+  uses the best values so far for the path's model family.
 - The cost of a path is its run time, summed over steps.
 - G' also includes algorithms with good losses.
 - Phases are shorter if the budget is small.
@@ -301,7 +301,7 @@ class Flash(Optimizer):
         return [*(i for i in left if seconds[i] <= limit), *expensive]
 
     def _most_promising(self, rng: Generator) -> Configuration:
-        """Return a new configuration of the path with the largest EIPS that is not excluded.
+        """Return a new configuration of the non-excluded path with the largest EIPS.
 
         Pending paths are excluded. Unless the variant is the paper's, paths that have run are also
         excluded, because Phase 3 tries other values for a path.
