@@ -143,7 +143,7 @@ def site_times(t_max: int, n: int = 2) -> Array:
 
 
 def at_times(inputs: Array, column: int, times: Array) -> Array:
-    """Return inputs, shape (m, d), with each time in `column`, shape (m len(times), d)."""
+    """Return inputs, shape (m, d), repeated with each time in `column`: (m len(times), d)."""
     rows: Array = np.repeat(np.asarray(inputs, dtype=np.float64), len(times), axis=0)
     rows[:, column] = np.tile(times, len(inputs))
     return rows

@@ -56,9 +56,9 @@ def study_split(  # noqa: PLR0917 - the options of a split
 
     If `gap_seconds` is given, folds look forward in time, with this gap before held-out rows. If
     `fixed` is given, row ids computed from the columns in `fixed` (see `row_ids`) choose the test
-    rows, unless test rows are given or are the newest rows. A row is then a test row if its id is
-    among the first `test_size` of all possible ids. Thus no training row ever becomes a test row in
-    later data.
+    rows, unless test rows are given or are the newest rows. With `fixed`, a row is a test row if
+    its id is in the first fraction `test_size` of all possible ids. Thus no training row ever
+    becomes a test row in later data.
     """
     if gap_seconds is not None:
         split = _forward_split(dataset, n_folds, test_size, seed, holdout, gap_seconds)
