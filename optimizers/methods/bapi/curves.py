@@ -27,8 +27,9 @@ class LearningCurve:
     Attributes:
         trials: The configuration's partial training runs, in order of trial number. The last trial
             may be pending.
-        t_max: Number of epochs in a full training run. is_iterative: Whether the model trains in
-            epochs. A fit of any other model counts as a full training run.
+        t_max: Number of epochs in a full training run.
+        is_iterative: Whether the model trains in epochs. A fit of any other model counts as a full
+            training run.
         epochs: The k epochs with a known loss, in increasing order.
         losses: Lowest loss up to each of the k epochs.
         model_step: Name of the model's step.
