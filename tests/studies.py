@@ -117,7 +117,7 @@ def evaluate(context: StudyContext, query: Query) -> Evaluation:
 
 
 EPOCHS = 10
-"""Epochs of a full training."""
+"""Epochs of a full training run."""
 ITERATIVE_SPACES = """
 from prefect_tune import Algorithm, Flags, Space, Step
 from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE, RESCALE

@@ -173,7 +173,7 @@ def check_method(
     declared = METHODS.get(method)
     if declared is not None and declared.fidelities == {"epochs"} and objective.epochs is None:
         raise BadInput(
-            f"method {method} needs the number of epochs of a full training",
+            f"method {method} needs the number of epochs of a full training run",
             option="epochs",
             remedy="set the option, for instance --epochs 50, or use a method without epochs, "
             "such as smac or fabolas",
