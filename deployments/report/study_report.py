@@ -242,7 +242,7 @@ def importance_in(
     longest = longest.drop_duplicates("configuration", keep="last").sort_values("configuration")
     losses = (longest["loss"] + longest["folds"].map(beyond).fillna(0.0)).tolist()
     try:
-        space = study.space()
+        space = study.plan.find_space()
     except Exception as error:  # a user's space may be deleted or need a missing package
         return Importance(len(losses), reason=f"the space cannot be loaded: {error}")
     configurations = {view.number: view.configuration for view in views}

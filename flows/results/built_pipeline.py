@@ -53,7 +53,7 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
     or a library is missing. Raises `StoreLost` if the study's data is lost.
     """
     opened = open_study(store, study)
-    plan, trial, space = opened.plan, opened.trial(number), opened.space()
+    plan, trial, space = opened.plan, opened.trial(number), opened.plan.find_space()
     query = Query.from_json(trial.query, space)
     check_libraries(f"trial {number}", space.algorithms(query.configuration.path))
     context = StudyContext(

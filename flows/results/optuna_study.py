@@ -36,7 +36,7 @@ def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
     machine has another version of the space.
     """
     opened = open_study(store, study)
-    every, distributions = opened.moments(), distributions_of(opened.space())
+    every, distributions = opened.moments(), distributions_of(opened.plan.find_space())
     made = optuna.create_study(study_name=study, direction="minimize")
     with documents_of(study):
         for trial in opened.trials():

@@ -15,10 +15,12 @@ from prefect_tune.optimizers.registry import DEFAULT_METHOD
 from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.database import as_written
 from prefect_tune.storage.ledger import StoredStudy
+from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.problem import Problem
 
 if TYPE_CHECKING:
+    from prefect_tune.optimizers.space.space import Space
     from prefect_tune.tasks.problem import TrialLimits
 
 
@@ -98,6 +100,17 @@ class StudyPlan:
     def whole(self) -> Whole:
         """Full evaluation of a configuration."""
         return Whole(self.options.folds, self.options.epochs)
+
+    def find_space(self) -> "Space":
+        """Return the space of the study; raise `BadInput` if this machine has another version."""
+        space = self.problem.find_space()
+        if space.digest != self.problem.space_digest:
+            raise BadInput(
+                f"space {space.name!r} of study {self.options.study!r} differs in this version of "
+                "prefect-tune",
+                remedy="use the version of prefect-tune that started the study",
+            )
+        return space
 
     def trial_limits(self) -> "TrialLimits":
         """Return the limits of each trial.

@@ -90,12 +90,7 @@ class Study:
         self.former_state = "interrupted" if stored.state == "running" else stored.state
         self.former_flow_run = StudyPlan.from_stored(stored).flow_run_id
         self.facts = StudyFacts.from_stored(stored)
-        space = self.problem.find_space()
-        if space.digest != self.problem.space_digest:
-            raise BadInput(
-                f"space {space.name!r} of study {name!r} differs in this version of prefect-tune",
-                remedy="resume the study with the version that started it",
-            )
+        space = self.plan.find_space()
         check_libraries(f"study {name!r}", algorithms_of(space))
         self.optimizer = study_optimizer(store, self.plan, space)
         self.trials, self.ask_seconds = replayed(self.ledger, name, self.optimizer)

@@ -14,8 +14,9 @@ from inputs import table, write_meds, write_table
 from user_spaces import PRELUDE
 
 from prefect_tune import load_study
-from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.built_pipeline import built_pipeline, pipeline_code
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.problem import Problem
@@ -184,14 +185,14 @@ def test_failed_step_is_not_rerun(tmp_path: Path) -> None:
 def test_unknown_trials_and_unusable_spaces_are_refused(ended, monkeypatch) -> None:
     with pytest.raises(BadInput, check=lambda e: (e.option, e.value) == ("trial", 77)):
         built_pipeline(ended.store, "h", 77)
-    own = open_study(ended.store, "h").space()
+    own = open_study(ended.store, "h").plan.find_space()
     models = tuple(replace(a, requires=("catboost",)) for a in own.steps[-1].algorithms)
     needy = replace(own, steps=(*own.steps[:-1], replace(own.steps[-1], algorithms=models)))
     with monkeypatch.context() as patched:
         patched.setattr(Problem, "find_space", lambda _: space_named("flash"))
         with pytest.raises(BadInput, match="differs"):
             built_pipeline(ended.store, "h", 0)
-    monkeypatch.setattr(OpenedStudy, "space", lambda _: needy)
+    monkeypatch.setattr(StudyPlan, "find_space", lambda _: needy)
     monkeypatch.setitem(sys.modules, "catboost", None)
     with pytest.raises(BadInput, match="catboost"):
         built_pipeline(ended.store, "h", 0)
