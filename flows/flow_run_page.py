@@ -93,7 +93,7 @@ def shown_on_page(
     page.update(wait_seconds=_LAST_SECONDS)
 
 
-class FlowRunPage:
+class FlowRunPage(Observer):
     """Observer that keeps the page of a flow run up to date and passes calls to `observer`.
 
     Runs of the same series or deployment share artifact keys, so Prefect shows their artifacts as

@@ -41,20 +41,11 @@ def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
         yield _Lines()
 
 
-class _Silent:
+class _Silent(Observer):
     """Observer that prints nothing except warnings."""
-
-    def note(self, text: str) -> None:
-        """Print nothing."""
 
     def warn(self, text: str) -> None:
         echo(f"Warning: {text}", err=True)
-
-    def ended(self, trial: Trial, progress: Progress) -> None:
-        """Print nothing."""
-
-    def tick(self, progress: Progress) -> None:
-        """Print nothing."""
 
 
 class _Lines(_Silent):
@@ -158,7 +149,7 @@ def without_widget_warning() -> Iterator[None]:
         yield
 
 
-class NotebookLine:
+class NotebookLine(Observer):
     """Observer with a single line: the state of the study and the latest note."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from prefect_tune.storage.notices import Notice
 from prefect_tune.tasks.bad_input import for_caller
 
 
-class StudyNotices:
+class StudyNotices(Observer):
     """Observer that also shows the warnings of this process and all workers.
 
     A warning is shown as soon as it arrives, in any thread. Warnings are written to the ledger by

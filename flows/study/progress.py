@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
 
 from prefect.logging import get_run_logger
 
@@ -147,8 +146,8 @@ class Progress:
         return f"trial {trial.number:>3}  {self.losses.of(trial.loss):<8} {cost:>6}  {model}"
 
 
-class Observer(Protocol):
-    """Follows the progress of a study."""
+class Observer:
+    """Follows the progress of a study. By default, the methods do nothing."""
 
     def note(self, text: str) -> None:
         """Receive a note that is meant for the user."""
@@ -163,24 +162,18 @@ class Observer(Protocol):
         """Receive the progress. This method is called about twice a second."""
 
 
-class LoggingObserver:
-    """Observer that writes to the log of the flow run."""
+class LoggingObserver(Observer):
+    """Observer that writes to the log of the flow run, which already has the warnings."""
 
     def note(self, text: str) -> None:
         """Log a note as one line."""
         get_run_logger().info(masked(text))
-
-    def warn(self, text: str) -> None:
-        """Do nothing, because the log already has the warning."""
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Log the outcome of a trial as one line."""
         line = f"{progress.trial_line(trial)} ({progress.best_line()})"
         log = get_run_logger()
         log.info(line) if trial.failure is None else log.warning(line)
-
-    def tick(self, progress: Progress) -> None:
-        """Do nothing, because progress does not belong in a log."""
 
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
