@@ -38,12 +38,9 @@ def reported_errors() -> Iterator[None]:
             echo(f"Error: {error}", err=True)
             sys.exit(2)
         if is_of_server(error):
-            is_refused = getattr(getattr(error, "response", None), "status_code", None) == 401
-            why = (
-                "refused access; set PREFECT_API_AUTH_STRING to the server's credentials"
-                if is_refused
-                else f"does not answer: {error!r}"
-            )
+            why = f"does not answer: {error!r}"
+            if getattr(getattr(error, "response", None), "status_code", None) == 401:
+                why = "refused access; set PREFECT_API_AUTH_STRING to the server's credentials"
             echo(f"Failed: the Prefect server {why}", err=True)
             sys.exit(1)
         raise
