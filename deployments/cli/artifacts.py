@@ -57,17 +57,13 @@ def artifacts_show(opened: "ArtifactStore", key: str) -> None:
     from prefect_tune.deployments.views.artifact import print_artifact
     from prefect_tune.flows.reading.lookup import load_code_of, trials_using
     from prefect_tune.storage.inspection import describe
-    from prefect_tune.tasks.data.split import REFIT
 
     entry = _the_artifact(opened, key)
     load_code_of(opened, entry)
     detail, users = describe(opened, entry), trials_using(opened, entry.key)
     trials = [{"study": study, "number": number} for study, number in users]
     names = [f"{study} {number}" for study, number in users]
-    emit(
-        lambda: {**detail, "trials": trials},
-        lambda: print_artifact(entry, detail, names, final_fold=REFIT),
-    )
+    emit(lambda: {**detail, "trials": trials}, lambda: print_artifact(entry, detail, names))
 
 
 @artifacts.command("export")

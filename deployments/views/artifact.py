@@ -40,13 +40,12 @@ def print_artifacts(entries: Sequence[Entry]) -> None:
     CONSOLE.print(table if entries else "no cached steps")
 
 
-def print_artifact(
-    entry: Entry, detail: Mapping[str, Any], trials: Sequence[str], *, final_fold: int
-) -> None:
+def print_artifact(entry: Entry, detail: Mapping[str, Any], trials: Sequence[str]) -> None:
     """Print an artifact: origin, files, contents, and the trials that used the artifact."""
+    from prefect_tune.tasks.data.split import REFIT  # noqa: PLC0415 - lists need no split
+
     lineage = detail["lineage"] or {}
-    is_final = entry.fold == final_fold
-    rows = "all training rows (final model)" if is_final else f"fold {entry.fold}"
+    rows = "all training rows (final model)" if entry.fold == REFIT else f"fold {entry.fold}"
     rows = "all rows of a partition of patients" if "block" in lineage else rows
     state = "" if entry.is_present else ", evicted (only its summary remains)"
     CONSOLE.print(line(bold(entry.key)))
