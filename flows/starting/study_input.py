@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -27,6 +28,7 @@ from prefect_tune.tasks.catalogue.spaces import (
 )
 from prefect_tune.tasks.data.dataset import Dataset, Label
 from prefect_tune.tasks.data.formats.format import FORMATS
+from prefect_tune.tasks.data.notation import as_number
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.tables import FRAME
 from prefect_tune.tasks.fitting.epochs import (
@@ -245,9 +247,6 @@ def find_metric(
     return metric, [Note(text, "positive", labels[positive])]
 
 
-_TRUTH = {"false": 0.0, "true": 1.0}
-
-
 def _class_written(text: str, classes: Sequence[Label]) -> int | None:
     """Return the position of a class, given as a string; None if no class matches.
 
@@ -259,20 +258,12 @@ def _class_written(text: str, classes: Sequence[Label]) -> int | None:
     >>> _class_written("1", ["01", "1"]), _class_written("1", ["01", "02"])
     (1, 0)
     """
-    labels = [str(label) for label in classes]
+    labels, number = [str(label) for label in classes], as_number(text)
     if text in labels:
         return labels.index(text)
-    for reading in (_as_number, str.casefold):
-        found = [i for i, label in enumerate(labels) if reading(label) == reading(text) is not None]
-        if len(found) == 1:
-            return found[0]
+    have_number = [number < inf and as_number(label) == number for label in labels]
+    have_text = [label.casefold() == text.casefold() for label in labels]
+    for is_match in (have_number, have_text):
+        if sum(is_match) == 1:
+            return is_match.index(True)
     return None
-
-
-def _as_number(text: str) -> float | None:
-    if text.casefold() in _TRUTH:
-        return _TRUTH[text.casefold()]
-    try:
-        return float(text)
-    except ValueError:
-        return None
