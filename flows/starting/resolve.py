@@ -263,7 +263,6 @@ def stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
 
 _BEST = 10
 """Maximum number of configurations taken from an earlier study."""
-_NONE, _PORTFOLIO = "none", "portfolio"
 _WRITTEN = (
     'write a JSON list of configurations, such as [{"fit model": {"algorithm": "random_forest", '
     '"hyperparameters": {...}}, ...}], or the output of `prefect-tune trials STUDY --json`, '
@@ -278,9 +277,9 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     best full trials that meet the constraints), `portfolio` (for the space's portfolio) or `none`.
     Raises `BadInput` for any other value, and for configurations outside the space.
     """
-    if start == _NONE:
+    if start == "none":
         return []
-    if start == _PORTFOLIO:
+    if start == "portfolio":
         if not (portfolio := portfolio_of(space)):
             raise _refused(start, f"space {space.name!r} has no portfolio")
         return portfolio
