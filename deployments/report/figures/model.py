@@ -98,10 +98,8 @@ def _classes(model: ModelReport) -> Iterator[Part]:
         rows, note = curves[["threshold", "found", "false"]].to_numpy().tolist(), ""
         if start == len(rows) - 1:
             start = int((curves["recall"] - curves["false_positive_rate"]).argmax())
-            note = (
-                f"The model predicts {model.classes[0]} for all test rows, so the slider starts at "
-            )
-            note += "the best balanced accuracy."
+            note = f"The model predicts {model.classes[0]} for all test rows, so the slider "
+            note += "starts at the best balanced accuracy."
         yield Threshold("Confusion matrix", model.classes, totals, rows, start, note)
     elif n_shown:
         counts = tables["confusion"].pivot_table("rows", "actual", "predicted", fill_value=0)
