@@ -126,20 +126,18 @@ def _labels_of(model: Any) -> Callable[[Array], Any] | None:
     return getattr(last, "labels_of_probabilities", None)
 
 
-def predicted_labels(model: Any, X: Any, classes: Values, *, name: str = "") -> Values:
+def predicted_labels(model: Any, X: Any, classes: Values) -> Values:
     """Return positions of predicted classes, or predicted numbers, shape (n,)."""
-    return _Answer(model, X, classes, name).labels(model.predict(X))
+    return _Answer(model, X, classes).labels(model.predict(X))
 
 
-def predicted_scores(
-    model: Any, X: Any, classes: Values, method: ScoreMethod, *, name: str = ""
-) -> Array:
+def predicted_scores(model: Any, X: Any, classes: Values, method: ScoreMethod) -> Array:
     """Return the scores of a method, one column per class, shape (n, c).
 
     Raises:
         InvalidPredictions: If the scores are invalid or the columns represent pairs of classes.
     """
-    answer = _Answer(model, X, classes, name)
+    answer = _Answer(model, X, classes)
     scores = answer.scores(method, getattr(model, method)(X))
     if scores is None:
         raise answer.invalid(f"{method} compares pairs of classes and has no score per class")
@@ -147,10 +145,10 @@ def predicted_scores(
 
 
 def checked_predictions(
-    model: Any, X: Any, classes: Values, label: Any, probabilities: Any = None, *, name: str = ""
+    model: Any, X: Any, classes: Values, label: Any, probabilities: Any
 ) -> Predictions:
     """Check labels and probabilities (or None) of a model during training."""
-    answer = _Answer(model, X, classes, name)
+    answer = _Answer(model, X, classes)
     checked = answer.labels(label)
     if probabilities is None:
         return Predictions(checked)
@@ -158,7 +156,7 @@ def checked_predictions(
 
 
 class _Answer:
-    def __init__(self, model: Any, X: Any, classes: Values, name: str) -> None:
+    def __init__(self, model: Any, X: Any, classes: Values, name: str = "") -> None:
         self.model, self.classes, self.n = model, np.asarray(classes), n_rows(X)
         self.last = model.steps[-1][1] if isinstance(model, Pipeline) else model
         self.name = name or type(self.last).__name__
