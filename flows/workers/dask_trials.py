@@ -123,14 +123,7 @@ class DaskTrials:
             external workers use.
     """
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        context: StudyContext,
-        steps: _Steps,
-        *,
-        cores: int = 0,
-    ) -> None:
+    def __init__(self, pool: WorkerPool, context: StudyContext, steps: _Steps, cores: int) -> None:
         self._pool, self._steps, self._cores = pool, steps, cores
         # All trials get the same number of threads, because their costs are compared.
         self._context = self._sharing_cores(context, pool.n_slots)
@@ -158,7 +151,7 @@ class DaskTrials:
             started_pool(context, n_workers, scheduler) as pool,
             steps.received(pool.client),
         ):
-            trials = cls(pool, context, steps, cores=0 if scheduler else CPU_COUNT // n_sharing)
+            trials = cls(pool, context, steps, 0 if scheduler else CPU_COUNT // n_sharing)
             try:
                 yield trials
             finally:

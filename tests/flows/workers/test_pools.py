@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 def run_jobs(pool: WorkerPool, jobs: list[Job], **options: Any) -> list[Any]:
     """Run jobs as a study does."""
     context = StudyContext("jobs", None, None)  # type: ignore[arg-type] # not in use
-    return DaskTrials(pool, context, None).run_all(jobs, **options)  # type: ignore[arg-type]
+    return DaskTrials(pool, context, None, 0).run_all(jobs, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
