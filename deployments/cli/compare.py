@@ -62,8 +62,6 @@ def compare(
         from prefect_tune.flows.starting.output_files import check_output, input_files
 
         check_output(report, [*input_files(parameters), parameters["out"]])
-    for name in (name for name, one in COMPARE_OPTIONS.items() if one.kind == "texts"):
-        parameters[name] = list(parameters[name]) or None
     CompareOptions.parse(parameters)
     options = StudyOptions.parse({name: parameters.get(name) for name in OPTIONS})
     if parameters["name"] is None:

@@ -120,6 +120,8 @@ def add_options(
                 more |= {"metavar": option.metavar, "shell_complete": values_of(option)}
                 more["type"] = _TYPES.get(option.kind, str)
                 more["multiple"] = option.kind in ("texts", "assignments")
+            if option.kind == "texts":
+                more["callback"] = lambda _, __, given: list(given) or None
             if option.is_argument:
                 del more["help"], more["multiple"]
                 command = click.argument(option.name, **more)(command)

@@ -63,8 +63,6 @@ def run(
         parameters["option"] = dict(map(parse_assignment, parameters["option"]))
     except ValueError as error:
         raise BadInput(f"--option {error}") from None
-    for name in (name for name, one in OPTIONS.items() if one.kind == "texts"):
-        parameters[name] = list(parameters[name]) or None
     options = StudyOptions.parse(parameters)
     if options.study is None and options.series is None:  # an existing study has a copy
         check_named(options)

@@ -230,8 +230,6 @@ def parsed(words: list[str]) -> StudyOptions:
     given = dict(run.make_context("run", words[2:], main.make_context("", ["run"])).params)
     parameters: dict[str, Any] = {name: given[name] for name in OPTIONS}
     parameters["option"] = dict(map(parse_assignment, parameters["option"]))
-    for name in ("drop", "categorical", "na_values", "constraint"):
-        parameters[name] = list(parameters[name]) or None
     return StudyOptions.parse(parameters)
 
 
