@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.flows.wording.text import EqualRows
-from prefect_tune.optimizers.documents import from_document, to_document
+from prefect_tune.optimizers.documents import from_document
 from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.notices import Notice
@@ -167,10 +167,6 @@ class StudyFacts:
     versions: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts as JSON values."""
-        return to_document(self)
 
     @classmethod
     def from_stored(cls, stored: StoredStudy) -> Self:

@@ -191,7 +191,7 @@ class Study:
         }
         if task_run_id:
             body["task_run_id"] = task_run_id
-        result = None if facts == self.facts else facts.to_json()
+        result = None if facts == self.facts else to_document(facts)
         self.ledger.append(self.name, Told.kind, body, trial.to_json(), result=result)
         if facts.best_trial != self.facts.best_trial:
             self._pin_incumbent()
@@ -219,7 +219,7 @@ class Study:
         """Record the result of the study so far, with the current best trials."""
         self.facts = facts  # the best trials depend on these finalists
         self.facts = self._with_leaders(facts)
-        self.ledger.update_study(self.name, result=self.facts.to_json())
+        self.ledger.update_study(self.name, result=to_document(self.facts))
 
     def set_state(self, state: str) -> None:
         """Record the state of the study: running, complete, interrupted or failed."""

@@ -23,6 +23,7 @@ from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
+from prefect_tune.optimizers.documents import to_document
 from prefect_tune.optimizers.events import event_document
 from prefect_tune.optimizers.importance import Importance
 from prefect_tune.optimizers.space.sampling import sample_configuration
@@ -177,7 +178,7 @@ def test_notes_name_values_of_the_data_only_on_request(tmp_path) -> None:
         "1 class with 2 rows (Ann: 2) cannot be held out",
         "the rarest class, Ann, has 22% of the rows",
     )
-    Ledger(store.database).update_study("s", result=StudyFacts(notes=notes).to_json())
+    Ledger(store.database).update_study("s", result=to_document(StudyFacts(notes=notes)))
     named, hidden = (study_report(store, "s", rare_values=on).notes for on in (True, False))
     store.close()
     assert tuple(named) == notes
