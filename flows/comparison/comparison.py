@@ -100,7 +100,7 @@ class Replicate:
         """Return whether the study has met its current stop rule, with or without a model."""
         opened = open_study(self.prepared.store, self.prepared.name)
         has_ended = opened.row.state in {"complete", "failed"}
-        return has_ended and opened.plan.options.stop_rule == self.prepared.options.stop_rule
+        return has_ended and opened.plan.options.stop_rule == self.prepared.plan.options.stop_rule
 
 
 @dataclass(frozen=True)

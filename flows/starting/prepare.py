@@ -106,11 +106,6 @@ class PreparedStudy:
         """Command-line option that resumes the study."""
         return f"--study {self.name}"
 
-    @property
-    def options(self) -> StudyOptions:
-        """Options of the study, including options of the session."""
-        return self.plan.options
-
     def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters of `tune`, with the name of the study added."""
         return {**parameters, "study": self.name}

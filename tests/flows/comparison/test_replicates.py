@@ -62,7 +62,7 @@ def test_each_repeat_has_a_seed_and_a_study_of_each_method(compared) -> None:
 def test_comparison_can_be_extended_by_methods_and_repeats(compared) -> None:
     compared(**TWO, folds=4, race=False)
     extended = compared(methods="smac,random,tpe", repeats=2, name="c")
-    options = [replicate.prepared.options for replicate in extended.replicates]
+    options = [replicate.prepared.plan.options for replicate in extended.replicates]
     assert {(one.folds, one.trials) for one in options} == {(4, 3)}
     assert "2 of 6" in str(extended.notes[-1])
     for comparison in (compared(**TWO | {"name": "d"}, race=True), compared(**TWO | {"name": "d"})):
