@@ -216,9 +216,7 @@ class Split:
         """Return the sorted classes used in training but never held out; `y` has shape (n,)."""
         return np.setdiff1d(y[self.fold == LEARN], y[(self.fold >= 0) | (self.fold == TEST)])
 
-    def evaluated_rows(
-        self, fold: int, y: Strata, share: float = 1.0, groups: Groups = None
-    ) -> Rows:
+    def evaluated_rows(self, fold: int, y: Strata, share: float, groups: Groups) -> Rows:
         """Return the rows on which a fold is evaluated, in order: the held-out rows, or a subset.
 
         Args:
