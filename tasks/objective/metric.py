@@ -348,8 +348,7 @@ class LossWords:
 
     def number(self, loss: float) -> float:
         """Return the number shown to users for a loss: the loss itself or the score."""
-        known = self._declared
-        return known.best_score - loss / known.losses_per_score if self.is_score else loss
+        return Metric(self._declared).score(loss) if self.is_score else loss
 
     def of(self, loss: float | None) -> str:
         """Return the number with its unit; a dash for None."""
