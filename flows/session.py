@@ -89,7 +89,7 @@ def run_study(
             try:
                 # In a comparison, the study has waited for other studies.
                 since = None if prepared.is_compared else prepared.since
-                counted = study.timed(since) if numbers is None else nullcontext()
+                counted = study.clock.running(since) if numbers is None else nullcontext()
                 with counted, RunRequests.watched(flow_run_id) as requests:
                     n_task_runs = _run(prepared, study, pace, page, numbers, requests)
             except BaseException as error:

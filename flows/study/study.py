@@ -7,7 +7,7 @@ machines may have no access to the store.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from time import perf_counter
@@ -76,6 +76,7 @@ class Study:
             killed.
         facts: Result of the study so far, as stored in the ledger.
         seconds_before: Study time of earlier sessions.
+        clock: Clock of the study time.
         choice_costs: Measured time of choosing an ensemble; None if not measured yet.
     """
 
@@ -98,7 +99,7 @@ class Study:
         self.choice_costs: ChoiceCosts | None = None
         self._retention: Retention | None = None
         self.seconds_before = stored.seconds
-        self._clock = StudyClock(self.ledger, name, stored.seconds)
+        self.clock = StudyClock(self.ledger, name, stored.seconds)
 
     @classmethod
     @contextmanager
@@ -128,7 +129,7 @@ class Study:
 
     def seconds(self) -> float:
         """Return the study time so far, including the present session."""
-        return self._clock.seconds()
+        return self.clock.seconds()
 
     def seconds_left(self) -> float:
         """Return the time left in the budget; infinity if the study has no time budget."""
@@ -224,10 +225,6 @@ class Study:
     def set_state(self, state: str) -> None:
         """Record the state of the study: running, complete, interrupted or failed."""
         self.ledger.update_study(self.name, state=state)
-
-    def timed(self, since: float | None = None) -> AbstractContextManager[None]:
-        """Count the `with` block, or the time since `since` (`time.monotonic`), as study time."""
-        return self._clock.running(since)
 
     @contextmanager
     def searching(self) -> Iterator[None]:

@@ -212,7 +212,7 @@ def test_running_study_drops_predictions_of_old_and_bad_trials(study, monkeypatc
     monkeypatch.setattr(retention, "_LAST", 2)
     monkeypatch.setattr(retention, "_TRIALS_PER_DROP", 1)
     context = replace(context_of(Path(study.store.address.url).parent), study="s")
-    with entered(context, "s") as running, running.timed(), running.searching():
+    with entered(context, "s") as running, running.clock.running(), running.searching():
         for number in range(8):
             trial = ended(number, float(number))
             record(running.store, trial)

@@ -274,7 +274,7 @@ def test_finalists_are_reevaluated_only_if_a_single_trial_becomes_the_model(ende
 @pytest.mark.parametrize("rule", [None, SINGLE])
 def test_model_is_fitted_from_the_chosen_finalist(ended, rule) -> None:
     ended.plan(ensemble=rule)
-    with ended.study.timed(), ended.study.searching():
+    with ended.study.clock.running(), ended.study.searching():
         ended.again(15.0, 11.0, 20.0, 20.0, 20.0)
     workers: Any = Here()
     fit_final_model(ended.study, workers, ended.context, ended.heard)

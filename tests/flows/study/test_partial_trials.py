@@ -69,7 +69,7 @@ def test_stopped_trial_preferred_by_the_method_is_the_incumbent_everywhere(
     with entered(context, "s") as study:
         by_method = property(lambda optimizer: optimizer.history.get(preferred[0]))
         monkeypatch.setattr(type(study.optimizer), "incumbent", by_method)
-        with study.timed(), study.searching():
+        with study.clock.running(), study.searching():
             part = replace(draw(context, 1), subset=0.5)
             tell(study, replace(evaluation(2.0), steps=(step,)), part)
             tell(study, evaluation(1.0), draw(context, 7))
@@ -93,7 +93,7 @@ def tell_model(study: Study, query: Query, model: str, loss: float = 1.0) -> Non
 def test_resumable_checkpoints_survive_eviction_until_the_session_ends(halving, context) -> None:
     size = put(halving.store, "a", seconds=0.5).size_bytes
     part, other = (replace(draw(context, seed), folds=1) for seed in (1, 7))
-    with halving.timed(), halving.searching():
+    with halving.clock.running(), halving.searching():
         tell_model(halving, other, "z", loss=0.5)  # the choice, which is kept anyway
         tell_model(halving, part, "a", loss=2.0)
         halving.store.set_budget(halving.store.index.totals().size_bytes + size)
@@ -107,7 +107,7 @@ def test_resumable_checkpoints_survive_eviction_until_the_session_ends(halving, 
 def test_newest_checkpoint_of_each_configuration_is_kept_until_complete(halving, context) -> None:
     first, second, other = (draw(context, seed) for seed in (1, 7, 4))
     a, b, c, d = (entry(name).key for name in "abcd")
-    with halving.timed(), halving.searching():
+    with halving.clock.running(), halving.searching():
         tell_model(halving, replace(other, folds=1), "d", loss=0.1)
         tell_model(halving, replace(first, folds=1), "a")
         tell_model(halving, replace(second, folds=1), "b")
@@ -119,7 +119,7 @@ def test_newest_checkpoint_of_each_configuration_is_kept_until_complete(halving,
         tell_model(halving, other, "f", loss=0.2)
         assert pinned(halving.store) & {b, c, d} == {c}
     assert not pinned(halving.store)
-    with halving.timed(), halving.searching():
+    with halving.clock.running(), halving.searching():
         assert pinned(halving.store) & {a, b, c, d} == {c}
 
 
@@ -129,7 +129,7 @@ def test_newest_checkpoints_are_kept_except_for_subset_trainings(
     """Nothing resumes from a model of a subset."""
     monkeypatch.setattr(stretch_pins, "_MOST_CONFIGURATIONS", 2)
     parts = [{}, {"subset": 0.25}, {}, {}, {}]
-    with halving.timed(), halving.searching():
+    with halving.clock.running(), halving.searching():
         for name, seed, part in zip("aebcd", (1, 3, 7, 4, 9), parts, strict=True):
             query = replace(draw(context, seed), folds=1, **part)
             tell_model(halving, query, name, loss=9.0 - seed / 9)

@@ -210,7 +210,7 @@ def test_session_counts_time_and_pins_steps_of_the_incumbent(store, enter, monke
     step = StepCost("fit model", 0, 1.0, 0.0, hit=False, key="a" * 64)
     with Study.opened(store, name) as study:
         assert study.seconds() == study.seconds() == 0.0
-        with study.timed(), study.searching():
+        with study.clock.running(), study.searching():
             tell(study, replace(evaluation(1.0), steps=(step,)))
             assert step.key in pinned(store)
             wait_for(lambda: Ledger(store.database).study(name).seconds > 0.02)  # if killed now
@@ -219,7 +219,7 @@ def test_session_counts_time_and_pins_steps_of_the_incumbent(store, enter, monke
     assert not store.leases.holder(study_lease(name))
     with Study.opened(store, name) as again:
         assert again.seconds() >= spent > 0.02
-        with pytest.raises(ZeroDivisionError), again.timed(), again.searching():
+        with pytest.raises(ZeroDivisionError), again.clock.running(), again.searching():
             wait_for(lambda: 1 / 0)
     with Study.opened(store, name) as again:
         assert again.seconds() > spent  # a session that fails counts too
