@@ -166,7 +166,8 @@ def _ensemble(view: StudyView) -> Iterator[StudyLine]:
     if built is not None and alone is not None:
         nested = f"{losses.named(built)}; best trial {losses.of(alone)}"
         yield _line(f"on held-out rows not used to build the ensemble: {nested}", depth=1)
-    weights = [f"trial {member.trial} {member.weight:.1%}" for member in ensemble.heaviest]
+    heaviest = sorted(ensemble.members, key=lambda member: (-member.weight, member.trial))
+    weights = [f"trial {member.trial} {member.weight:.1%}" for member in heaviest]
     yield _line(", ".join(weights), depth=1)
 
 

@@ -71,11 +71,6 @@ class Ensemble:
         """Whether the ensemble has several members."""
         return len(self.members) > 1
 
-    @property
-    def heaviest(self) -> list[WeightedTrial]:
-        """Members of the ensemble, ordered by decreasing weight."""
-        return sorted(self.members, key=lambda member: (-member.weight, member.trial))
-
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
