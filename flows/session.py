@@ -34,7 +34,6 @@ from prefect_tune.flows.workers.server_pace import (
     OutageNote,
     ServerPace,
     close_previous_flow_run,
-    finish_task_runs,
 )
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.notices import noticed_by, warn
@@ -109,7 +108,7 @@ def run_study(
             # In a comparison, other studies of this process still send events.
             if not prepared.is_compared:
                 drain_events()
-            finish_task_runs(pace, flow_run_id, n_task_runs, observer)
+            pace.finish(n_task_runs)
             prepared.store.index.usage.flush()
             observer.write()
             view = read_study(prepared.store, study.name)

@@ -98,6 +98,12 @@ class ServerPace:
                 missing, since = now_missing, monotonic()
         return max(missing, 0)
 
+    def finish(self, n_reported: int) -> None:
+        """Wait for the server, report missing task runs, and close task runs that are open."""
+        if missing := self.wait_until_recorded(n_reported):
+            self._observer.note(f"the Prefect server has not recorded {missing} task runs")
+        close_open_runs(self._flow_run_id, Crashed(message="the process ended before the task run"))
+
     def _missing(self, n_reported: int) -> int:
         """Return the number of task runs that were reported but not yet recorded; 0 if unknown."""
         try:
@@ -160,13 +166,3 @@ def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:
                 return
             client.set_flow_run_state(UUID(former), state, force=True)
     close_open_runs(UUID(former), state)
-
-
-def finish_task_runs(
-    pace: ServerPace, flow_run_id: UUID, n_task_runs: int, observer: Observer
-) -> None:
-    """Wait until Prefect has recorded all task runs of a flow run, then close open task runs."""
-    missing = pace.wait_until_recorded(n_task_runs)
-    if missing:
-        observer.note(f"the Prefect server has not recorded {missing} task runs")
-    close_open_runs(flow_run_id, Crashed(message="the process ended before the task run"))

@@ -19,7 +19,6 @@ from prefect_tune.flows.workers.server_pace import (
     ServerPace,
     close_open_runs,
     close_previous_flow_run,
-    finish_task_runs,
 )
 
 
@@ -114,9 +113,10 @@ def test_open_runs_of_killed_and_retried_sessions_are_closed() -> None:
 @pytest.mark.usefixtures("server")
 def test_missing_task_runs_are_noted_and_open_task_runs_closed() -> None:
     pace, runs = Counted("steps"), OpenRuns()
+    pace._flow_run_id = runs.flow_run_id
     pace.wait_until_recorded = lambda n_reported: n_reported - 5  # type: ignore[method-assign]
     for n_task_runs in (7, 5):
-        finish_task_runs(pace, runs.flow_run_id, n_task_runs, pace.observer)
+        pace.finish(n_task_runs)
     assert ["2 task runs" in note for note in pace.observer.notes] == [True]
     assert states(task_runs(runs.flow_run_id)) == {"Crashed": 4, "Completed": 1}
 
