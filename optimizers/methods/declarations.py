@@ -26,17 +26,17 @@ class FlashOptions(MethodOptions):
         default="default",
     )
     n_init: int | None = option(
-        "Number of trials in Phase 1. Null is the rank of the design, N - K + 1, or fewer if the "
-        "budget is small.",
+        "Number of trials in Phase 1. Null means the rank of the design, N - K + 1, or fewer if "
+        "the budget is small.",
         at_least=1,
     )
     n_prune: int | None = option(
-        "Number of trials in Phase 2. Null is the number of trials in Phase 1.", at_least=0
+        "Number of trials in Phase 2. Null means as many as in Phase 1.", at_least=0
     )
     r: int = option("Number of best paths whose algorithms Phase 3 keeps.", default=10, at_least=1)
     keep: float | None = option(
-        "Share of each step's algorithms that Phase 3 keeps too, by lowest observed loss. "
-        "Null is 0.5, or 0 with `variant=paper`.",
+        "Share of each step's algorithms that Phase 3 also keeps, by lowest observed loss. "
+        "Null means 0.5, or 0 with `variant=paper`.",
         at_least=0,
         at_most=1,
     )
@@ -289,9 +289,7 @@ class BapiOptions(MethodOptions):
     variant: Literal["default", "paper"] = option(
         "`paper` is the published method; `default` has lower losses.", default="default"
     )
-    horizon: int = option(
-        "Number of configurations to plan ahead; 1 plans only the next.", default=4, at_least=1
-    )
+    horizon: int = option("Number of configurations to plan ahead.", default=4, at_least=1)
     p: float | None = option(
         "Share of a full training run between two decisions to continue or stop (0.1; paper 0.2).",
         more_than=0,
