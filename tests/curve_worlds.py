@@ -1,4 +1,4 @@
-"""Curves of `net`, a model trained in epochs, and of `knn`, a model fitted at once."""
+"""Curves of `net`, a model trained in epochs, and of `knn`, a model without epochs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ def nets() -> Space:
 
 
 def mixed_nets() -> Space:
-    """Return a space of a scaler and two models: the same model, and a model fitted at once."""
+    """Return a space of a scaler and two models: `net`, and a model without epochs."""
     models = _NET, algorithm("knn", _K)
     return Space("mixed nets", (Step("scale", (NONE, UNIT)), Step("model", models)))
 
@@ -58,7 +58,7 @@ def at(level: float, scale: str = "none") -> Configuration:
 
 
 def knn(k: float, scale: str = "none") -> Configuration:
-    """Return a configuration of `mixed_nets` with the model that is fitted at once."""
+    """Return a configuration of `mixed_nets` with the model without epochs."""
     return Configuration.of(mixed_nets(), (scale, "knn"), [{}, {"k": float(k)}])
 
 
@@ -69,7 +69,7 @@ def stretch(
     epochs: int | None = None,
     **evaluation: Any,
 ) -> Trial:
-    """Return a finished partial training, with the losses of all epochs or only of the last epoch.
+    """Return a finished partial run, with the losses of all epochs or only of the last epoch.
 
     The number of requested epochs is the number of losses unless given.
     """
@@ -83,7 +83,7 @@ def stretch(
 
 
 def crashed(number: int, configuration: Configuration, epochs: int) -> Trial:
-    """Return a partial training that failed after a hundred seconds."""
+    """Return a partial run that failed after a hundred seconds."""
     failure = Failure(FailureKind.CRASHED, "its worker died", cost_seconds=100.0)
     return Trial(number, Query(configuration, epochs=epochs)).started().failed(failure)
 

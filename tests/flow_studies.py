@@ -80,7 +80,7 @@ def plan(**changes: Any) -> StudyPlan:
 
 
 def changed(plan: StudyPlan, **changes: Any) -> StudyPlan:
-    """Return the plan with changes of its options and of its other fields."""
+    """Return the plan with changed options and other changed fields."""
     names = {field.name for field in fields(StudyPlan)}
     of_plan = {name: value for name, value in changes.items() if name in names}
     of_options = {name: value for name, value in changes.items() if name not in names}

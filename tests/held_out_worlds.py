@@ -47,7 +47,7 @@ def _predictions(predicted: np.ndarray) -> Predictions:
 def noisy_classes(
     n_models: int, n_rows: int, skill: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return two classes, and models that are right with a probability, on independent rows."""
+    """Return two classes, and models that predict each row correctly with probability `skill`."""
     y = rng.permutation(np.arange(n_rows) % 2)
     is_right = rng.random((n_models, n_rows)) < skill
     return y, np.where(is_right, y, 1 - y)

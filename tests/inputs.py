@@ -18,7 +18,7 @@ QUICK_OPTIONS = ("--method", "random", "--space", "small")
 
 
 def table(n: int = 150, seed: int = 0) -> pd.DataFrame:
-    """Return numbers and categories with missing values, and a target: about 15 % error."""
+    """Return numbers and categories with missing values, and a target (about 15% error)."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 3))
     color = rng.choice(["red", "green", "blue"], n)
@@ -110,7 +110,7 @@ BIG = 2**60 + 1
 
 
 def omop_tables() -> dict[str, pd.DataFrame]:
-    """Return two persons with ids beyond 2^53, with missing values where the model allows them."""
+    """Return two persons with ids beyond 2^53, with missing values where OMOP allows them."""
     person = [BIG, BIG + 1]
     return {
         "person": pd.DataFrame(
@@ -208,7 +208,7 @@ def write_synthea(folder: Path) -> Path:
 
 
 def write_omop_log(folder: Path) -> Path:
-    """Write `events` as OMOP tables in capitals, with labels."""
+    """Write `events` as OMOP tables with names in capitals, and labels."""
     log, labels = events()
     folder.mkdir()
     timed = log[log["time"].notna()]

@@ -1,4 +1,4 @@
-"""A program that starts processes by multiprocessing after a search."""
+"""A program that starts processes with `multiprocessing` after a search."""
 
 import subprocess
 import sys
@@ -50,7 +50,7 @@ for method in ("forkserver", "spawn"):
 
 
 def assert_own_processes_work(search: str, folder: Path) -> list[str]:
-    """Run a search in a program without a guard, and use multiprocessing after it.
+    """Run a search in a program without a guard, and use `multiprocessing` after the search.
 
     Return the lines on standard error.
     """

@@ -23,7 +23,7 @@ SLEEP = "import time; time.sleep(1000)"
 
 
 class Caller:
-    """A caller; the call is canceled once `wants` is False, and `act` runs with each progress."""
+    """A caller that cancels the call once `wants` is False, and passes each progress to `act`."""
 
     def __init__(self, act: Callable[[CallProgress], object] = lambda _: None) -> None:
         self.wants, self._act = True, act

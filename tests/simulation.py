@@ -34,7 +34,7 @@ class Stretch:
 
 
 def share_of(query: Query, objective: Objective) -> float:
-    """Return the share of a full evaluation in a query."""
+    """Return the cost of a query as a share of a full evaluation."""
     share = query.subset
     if query.epochs is not None:
         share *= query.epochs / (objective.epochs or 1)

@@ -52,7 +52,7 @@ def modules(folder: str) -> list[ModuleType]:
 
 
 def classes_with(method: str, room: str) -> set[str]:
-    """Return names of the classes of a room that define a method; all classes without a method."""
+    """Return names of the classes in a room: all classes that define `method`, if not empty."""
     return {
         node.name
         for path in SOURCES

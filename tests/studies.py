@@ -63,7 +63,7 @@ def problem_of(source: Source, store: ArtifactStore, space: Space, /, **changes:
 def with_space(
     context: StudyContext, code: str, name: str = "space.py:space", **changes: object
 ) -> StudyContext:
-    """Return the same study in a space of a user's file."""
+    """Return the same study with the space of a user's file."""
     space = load_user_space(code, name)
     problem = replace(
         context.problem, space=name, space_digest=space.digest, space_code=code,
@@ -90,7 +90,7 @@ def draw(context: StudyContext, seed: int, path: tuple[str, ...] | None = None) 
 
 
 def configured(context: StudyContext, **choices: object) -> Query:
-    """Return a query by step name, `_` for spaces: an algorithm, or (algorithm, values)."""
+    """Return a query of these algorithms or pairs (algorithm, values), as in `fit_model="svm"`."""
     document = {}
     for step in context.problem.find_space().searched:
         chosen = choices[step.name.replace(" ", "_")]
@@ -151,7 +151,7 @@ numbers = Space("numbers", (IMPUTE, ENCODE, rescale, Step("fit model", NUMBERS))
 def epoch_context(
     folder: Path, *, numbers: bool = False, epochs: int | None = EPOCHS, **changes: object
 ) -> StudyContext:
-    """Return a study of a table of 150 rows in three folds, with `EPOCHS` epochs per training."""
+    """Return a study of a table of 150 rows in three folds, with `EPOCHS` epochs."""
     frame = table()
     if numbers:
         noise = np.random.default_rng(1).normal(size=len(frame))

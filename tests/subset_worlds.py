@@ -30,7 +30,7 @@ ROWS = Objective(
 
 
 def cube(d: int = 1) -> Space:
-    """Return one algorithm with `n` numbers in [0, 1]."""
+    """Return a space of one algorithm with `d` numbers in [0, 1]."""
     numbers = (Float(f"x{i}", (0.0, 1.0), default=0.5) for i in range(d))
     return Space("cube", (Step("model", (algorithm("a", *numbers),)),))
 

@@ -69,7 +69,7 @@ C = Float("C", (1e-3, 1e3), log=True, default=1.0)
 
 
 def mixed_space() -> Space:
-    """Return two steps with 2 x 3 paths, conditions, a forbidden pair, logs and integers."""
+    """Return two steps with 2 x 3 paths, conditions, a forbidden pair, log scales and integers."""
     kernel = ConfigurationSpace(
         space=[
             C,

@@ -21,7 +21,7 @@ class Curve:
     Attributes:
         ends: Seconds from the start, including asks but not reads of the incumbent.
         worths: True value of the incumbent; None before the first incumbent.
-        shares: Size of the subset of each tell.
+        shares: Size of the subset at each tell.
         asks: Seconds of each ask.
     """
 

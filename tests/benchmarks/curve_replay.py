@@ -40,7 +40,7 @@ class Replay:
         self.done: dict[int, int] = {}
 
     def __call__(self, query: Query) -> Evaluation:
-        """Return the curve so far, and seconds of the new epochs."""
+        """Return the curve so far, and the seconds of the new epochs."""
         row, epochs = self.rows[query.configuration], query.epochs or self.table.epochs
         done = min(self.done.get(row, 0), epochs)
         self.done[row] = max(self.done.get(row, 0), epochs)
@@ -64,9 +64,9 @@ class Run:
 
     Attributes:
         total: Seconds of the budget.
-        rows: Rows that were trained.
-        epochs: Epochs to which the rows were trained.
-        ends: Seconds of the tells, including asks if they are charged.
+        rows: Row in the table of the configuration that was trained, for each tell.
+        epochs: Epoch up to which the configuration was trained, for each tell.
+        ends: Seconds at each tell, including asks if they are charged.
         asks: Seconds of each ask.
         chosen: Row and epoch of the incumbent after each tell; None before the first incumbent.
     """
@@ -97,9 +97,9 @@ class Run:
 
 
 def run(optimizer: Optimizer, table: Table, trainings: float, *, are_asks_free: bool) -> Run:
-    """Run a method for the seconds of `n_full` full trainings of mean cost.
+    """Run a method for the mean seconds of a full training run, times `trainings`.
 
-    Evaluations that end after these seconds do not count. Reading the incumbent takes no time.
+    Evaluations that end after the time limit do not count. Reading the incumbent takes no time.
     """
     replay = Replay(table)
     total = trainings * float(table.seconds.sum(axis=1).mean())

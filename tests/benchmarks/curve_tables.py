@@ -1,11 +1,10 @@
 """Tables of learning curves: random configurations, each trained once in full, for replay.
 
-The tables in `curves/` were recorded on digits, with pipelines for digits, except a table of
-boosting on `puma8NH`. The tables `olivetti` and `mnist_t10k` use the ranges of Belakaria et al.
-Half of the rows are for training, a quarter for validation and a quarter for testing. On digits,
-30 % of the training labels are redrawn, because good configurations would hardly differ otherwise.
-Seconds have two or three digits. The synthetic tables are power laws with noise, made in a folder
-on first use.
+The tables in `curves/` were recorded on images of digits, except a table of boosting on `puma8NH`.
+The tables `olivetti` and `mnist_t10k` use the ranges of Belakaria et al. Half of the rows are for
+training, a quarter for validation and a quarter for testing. For digits, 30% of the training labels
+are redrawn, because good configurations would hardly differ otherwise. Seconds have two or three
+digits. The synthetic tables are power laws with noise, made in a folder on first use.
 """
 
 import json
@@ -47,7 +46,7 @@ class Table:
         configurations: Configuration of each row.
         losses: Error on the held-out rows after each epoch in percent, shape (n, epochs).
         tests: Error on the test rows in percent, same shape.
-        seconds: Seconds of each epoch, with scoring of the held-out rows, same shape.
+        seconds: Seconds of each epoch, including the scoring of the held-out rows, same shape.
     """
 
     def __init__(self, space: Space, rows: list[dict[str, Any]]) -> None:
@@ -61,7 +60,7 @@ class Table:
 
     @property
     def epochs(self) -> int:
-        """Number of epochs of a full training."""
+        """Number of epochs of a full training run."""
         return int(self.losses.shape[1])
 
 

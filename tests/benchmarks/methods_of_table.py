@@ -44,7 +44,7 @@ class FromTable:
 
     @property
     def free(self: Any) -> list[int]:
-        """Return rows that were not proposed yet."""
+        """Return the rows that have not been proposed yet."""
         asked = self.history.asked
         return [i for i, c in enumerate(self.table.configurations) if c not in asked]
 
@@ -88,11 +88,11 @@ class BohbOfTable(FromTable, Bohb):
 class BapiOfTable(FromTable, Bapi):
     @cached_property
     def rows(self) -> Candidates:
-        """All rows of the table; missing values come from the model."""
+        """All rows of the table, encoded as inputs of the model."""
         return self.learner.inputs.encode(self.table.configurations)
 
     def pool(self, best: Candidates, rng: np.random.Generator) -> Candidates:  # noqa: ARG002
-        """Return all rows that were not proposed yet."""
+        """Return all rows that have not been proposed yet."""
         return self.rows[self.free]
 
 

@@ -3,8 +3,8 @@
 Recorded once: an SVM with an RBF kernel on a 13 x 13 grid of ln C and ln gamma in [-10, 10],
 trained on dyadic parts of the training rows. Up to a quarter of the rows, three families of nested
 stratified subsets were used; above a quarter, only the first family. Costs are seconds of processor
-time for fitting and for predicting the validation rows. Cells with useless results on small sizes
-were not trained on larger sizes: `is_copied` marks these cells, which have the error of the next
+time for fitting and for predicting the validation rows. Cells with useless results on small subsets
+were not trained on larger subsets: `is_copied` marks these cells, which have the error of the next
 smaller size.
 """
 
@@ -54,12 +54,12 @@ class Grid:
 
     @property
     def best(self) -> float:
-        """Least error of a full training, percent."""
+        """Least error after training on all rows, in percent."""
         return float(self.errors[0].min())
 
     @property
     def full_cost(self) -> float:
-        """Mean seconds of a full training: the unit of costs."""
+        """Mean seconds of training on all rows: the unit of costs."""
         return float(self.costs[0].mean())
 
     def outcome(self, query: Query) -> Outcome:

@@ -246,7 +246,7 @@ class OptimizerContract(BriefContract):
 
 
 def simulation(case: Case, optimizer: Optimizer, *, trials: int) -> Simulation:
-    """Return a simulation with three workers of different speed, and noisy partial losses."""
+    """Return a simulation with three workers of different speeds, and noisy partial losses."""
 
     def outcome(query: Query) -> Outcome:
         seconds = share_to_do(query, optimizer) * (1 + len(query.configuration.canonical) % 7)

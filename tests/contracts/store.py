@@ -1,4 +1,4 @@
-"""Cached test artifacts: entries, puts, uses and counts."""
+"""Helpers that put, use and count artifacts in a store."""
 
 from typing import Any
 

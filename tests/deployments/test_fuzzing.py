@@ -1,7 +1,7 @@
 """Hostile input is accepted or refused with a message, without a traceback or leftover files.
 
-150 cases are the same in every run, and include all former faults. The variable `FUZZED_TIMES`
-multiplies the cases, which then differ in each run.
+The 150 cases are the same in every run, and include each case that once failed. The variable
+`FUZZED_TIMES` multiplies the cases, which then differ in each run.
 """
 
 import os

@@ -33,7 +33,7 @@ def prefect_tune(server, tmp_path) -> PrefectTune:
 
 @pytest.fixture
 def study(tmp_path) -> list[object]:
-    """Return the words of a run that uses all four plugins."""
+    """Return the words of a `run` command that uses the plugins."""
     table().to_csv(tmp_path / "data.semi", sep=";", index=False)
     chosen = [word for kind in ("method", "metric", "space") for word in (f"--{kind}", NAMES[kind])]
     where = ["run", tmp_path / "data.semi", "--target", "target", "--study", "s"]

@@ -47,8 +47,8 @@ class Ended:
     """The studies, and the folder of their files.
 
     Attributes:
-        folder: Has the table, the file with the spaces, and the home with the store.
-        store: Has the studies `s` and `h`.
+        folder: Folder of the table, the file with the spaces, and the home with the store.
+        store: Store of the studies `s` and `h`.
     """
 
     folder: Path

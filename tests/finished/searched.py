@@ -69,7 +69,7 @@ class Here:
 
 
 def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) -> Searched:
-    """Run a study by the parameters of `tune`, in a new or an existing store.
+    """Run a study with parameters of `tune`, in a new or an existing store.
 
     Args:
         folder: Folder of the store.

@@ -104,7 +104,7 @@ class WrittenPool:
     """Two workers; each poll advances the study by one second and ends trials in order.
 
     Attributes:
-        fates: Outcome by number and attempt; all other trials have a loss of 1.
+        fates: Outcomes by trial number and attempt; all other trials have a loss of 1.
     """
 
     study: WrittenStudy

@@ -35,12 +35,12 @@ class Damaged:
     """One damaged input of a study or of its predictions.
 
     Attributes:
-        role: Role of the input: `table`, `events`, `labels` or `new`, rows to predict.
-        suffix: Suffix of its file.
+        role: Role of the input: `table`, `events`, `labels`, or `new` for rows to predict.
+        suffix: Suffix of the file.
         column: Position of the damaged column.
         rows: Rows with another value: the first row, every second row, all rows or none.
-        value: The value.
-        bytes: Damage to the bytes afterwards: an operation, and a share of their number.
+        value: Value that replaces the cells of these rows.
+        bytes: Damage to the bytes of the file: operations, each with a number for the place.
         options: Options of the command.
     """
 

@@ -1,4 +1,4 @@
-"""Importance of choices with known effects, and reasons for reporting none."""
+"""Importance of choices with known effects, and reasons for reporting no effects."""
 
 import numpy as np
 from ConfigSpace import Float

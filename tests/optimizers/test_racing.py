@@ -112,7 +112,7 @@ def test_clearly_worse_configurations_stop_and_survivors_are_told_once() -> None
 
 @pytest.mark.parametrize(("loss", "leads"), [(16.5, False), (15.5, True)])
 def test_trial_leads_if_the_first_fold_beats_every_fold_of_the_best_trial(loss, leads) -> None:
-    """The best trial has 16, 20 and 24; no other trial has run all folds."""
+    """The best trial has losses 16, 20 and 24; no other trial has run all folds."""
     optimizer = with_incumbent()
     full = optimizer.incumbent
     first = begin(optimizer, loss)
@@ -243,7 +243,7 @@ def gathered(optimizer: Racing, *looks: float) -> Racing:
 
 
 def with_promoted_incumbent(*others: float, seconds: float = 1.0) -> Racing:
-    """Return a race whose first configuration leads with 20 and has losses 10, 12 and 14."""
+    """Return a race led by a configuration with losses 10, 12, 14, after 20 on a subset."""
     optimizer = gathered(raced(MANY), 20.0, *[*others, *[90.0] * (GATHERED - 1)][: GATHERED - 1])
     best = optimizer.history[0].query.configuration
     for losses in ((10.0,), (10.0, 12.0, 14.0)):
@@ -327,7 +327,7 @@ def test_unstarted_trial_is_repeated_on_fewer_rows() -> None:
 
 
 def test_evaluation_on_the_usual_subset_may_take_longer_after_a_smaller_subset() -> None:
-    """A first evaluation may take 20 of 1,200 worker-seconds; on fewer rows, 15 were used."""
+    """A first evaluation may take 20 of 1,200 worker-seconds; fewer rows took 15 seconds."""
     optimizer, budget = raced(MANY), replace(TIMED, seconds_left=1160.0)
     look = optimizer.ask(budget)
     unstarted(optimizer, limit_seconds=20.0)

@@ -13,7 +13,7 @@ COMMON = {"comparison": "c", "data": "d", "dataset": "d", "space": "small", "met
 def replicate(
     method: str, repeat: int, losses: list[float | None], test: float | None, **changes: str
 ) -> list[dict]:
-    """Return a trial every ten seconds of forty; a trial without a loss has failed."""
+    """Return a trial every ten seconds; a trial without a loss has failed."""
     common = {**COMMON, **changes, "method": method, "repeat": repeat, "test_loss": test}
     common["study"] = f"{common['comparison']}-{repeat}-{method}"
     rows, best = [{**common, "trials": 0, "seconds": 0.0}], None

@@ -65,7 +65,7 @@ REPRODUCTION = Reproduction(
 
 
 def judged() -> ModelReport:
-    """Return a model of patient events, with hostile codes and descriptions."""
+    """Return the report of a model of patient events, with hostile codes and descriptions."""
     effects = pd.DataFrame(
         [
             (NASTY, f"{NASTY}: count", 0.4, 0.12, 0.01, f"{NASTY} {'long ' * 30}"),
@@ -115,7 +115,7 @@ def judged() -> ModelReport:
 
 
 def of_table() -> ModelReport:
-    """A model of a table with three classes, one of them without test rows."""
+    """Return the report of a model of a table with three classes, one of them without test rows."""
     y = np.arange(90) % 2
     classes = class_quality(y, y, ["a", "b", NASTY]).rename(columns={"rows": "test_rows"})
     curve = {"column": "age", "kind": "number", "label": "a", "score": [0.1, 0.4]}
@@ -145,7 +145,7 @@ def of_table() -> ModelReport:
 
 
 def of_numbers() -> ModelReport:
-    """A model of numbers."""
+    """Return the report of a regression model."""
     y = np.arange(100.0)
     return ModelReport(
         n_training=300,
@@ -160,7 +160,7 @@ def of_numbers() -> ModelReport:
 
 
 def full(n: int = N) -> StudyReport:
-    """Return a study of n evaluations with everything, with hostile names and messages."""
+    """Return the full report of a study of n evaluations, with hostile names and messages."""
     rng = np.random.default_rng(0)
     losses = (15 + rng.gamma(2.0, size=n) * 4).tolist()
     states = ["failed" if k % 170 == 0 else "complete" for k in range(n)]
@@ -231,7 +231,7 @@ def leads(*rows: tuple[float, int, int, str, float]) -> pd.DataFrame:
 
 
 def empty() -> StudyReport:
-    """Return a study without an ended trial."""
+    """Return the report of a study in which no trial has ended."""
     nothing = {"incumbent": None, "n_trials": 0, "n_complete": 0, "n_partial": 0,
                "n_failed": 0, "n_begun": 0,
                "ensemble": None, "finalists": (), "test_loss": None, "constraints": {},
@@ -251,7 +251,7 @@ def empty() -> StudyReport:
 
 
 def failed() -> StudyReport:
-    """Return a study whose trials have all failed."""
+    """Return the report of a study whose trials have all failed."""
     n, some = 30, full()
     unknown = {"full": 0, "best": None, "trial": None, "median": None}
     return replace(

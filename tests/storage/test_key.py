@@ -91,7 +91,7 @@ def bounded(value, most=LIMIT):
      ("LIMIT = 255", "LIMIT = {**A, 1: 2}", False), ("most=LIMIT):", "most=LIMIT", False)],
 )  # fmt: skip
 def test_digest_of_code_depends_only_on_what_python_runs(text, edited, is_same) -> None:
-    """Code that Python cannot parse counts as written."""
+    """Code that Python cannot parse is hashed unchanged."""
     assert text in CODE
     edited = CODE.replace(text, edited)
     assert (code_digest("t", [edited]) == code_digest("t", [CODE])) is is_same

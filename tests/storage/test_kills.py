@@ -1,4 +1,4 @@
-"""Kills of processes at work on leases, artifacts, eviction, copies, upgrades and the ledger."""
+"""Processes killed during work on leases, artifacts, evictions, copies, upgrades or ledgers."""
 
 import os
 import signal

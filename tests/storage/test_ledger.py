@@ -147,7 +147,7 @@ def test_process_that_lost_the_lease_cannot_change_the_study(either_store) -> No
 def test_takeover_of_a_lease_waits_for_the_transaction_of_the_holder(
     address, postgres, change
 ) -> None:
-    """The other process takes the lease by the statement of a takeover, on its own connection."""
+    """Another process updates the holder on its own connection, as a takeover does."""
     address = replace(address, database=postgres.new_database())
     store, other = ArtifactStore(address), Database(address.database)
     old = Ledger(store.database, lease="study s")

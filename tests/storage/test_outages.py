@@ -1,4 +1,4 @@
-"""Outages of stores and databases: their causes, and how they are waited for."""
+"""Outages of stores and databases: their causes, and waiting for their end."""
 
 import errno
 import os

@@ -4,16 +4,16 @@
         [--tools ours,tuned_lightgbm] [--seeds 5] [--budget 120]
 
 DATA is a set of events in any supported format, LABELS a table of labels of two classes, which may
-lie below DATA. A third of the patients are test patients, stratified by label and drawn by the name
-of the set and the number of the seed; all tools use the same test patients. The tool `ours` is
-`prefect-tune run` with its defaults and `--metric auroc`, on all cores, within the budget. The
-seconds of LightGBM are not limited but printed; `peer_tools/event_adapters/` describes both tools.
+lie below DATA. A third of the patients are test patients, stratified by label; the name of the set
+and the number of the seed determine the draw. All tools use the same test patients. The tool `ours`
+is `prefect-tune run` with its defaults and `--metric auroc`, on all cores, within the budget. The
+time of LightGBM is printed but not limited; `peer_tools/event_adapters/` describes both tools.
 `ours:space=healthcare` is a tool with options; several such tools may be given.
 
 FOLDER gets `rows/`, a file for each run with a row for each test label, and `runs/` with the logs.
 An interrupted benchmark continues with the runs that have no rows. After the last run, the same
 command only prints the report. Differences are means over seeds, with the standard error of 2,000
-draws of patients. The environment needs the extra `prefect-tune[peers]`.
+bootstrap samples of patients. The environment needs the extra `prefect-tune[peers]`.
 """
 
 import argparse

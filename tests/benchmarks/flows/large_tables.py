@@ -52,7 +52,7 @@ def many_categories(n: int = 200_000, n_categories: int = 100_000) -> pd.DataFra
 
 
 def many_rows(n: int) -> pd.DataFrame:
-    """Return a long table of ten numbers and a category with classes, studied only on request."""
+    """Return a long table with two classes, ten numeric columns and a category."""
     rng = np.random.default_rng(0)
     X, category = rng.normal(size=(n, 10)), rng.integers(0, 20, n)
     score = X[:, 0] * X[:, 1] + X[:, 2] + rng.normal(size=20)[category] + rng.normal(size=n)

@@ -5,12 +5,12 @@
     tests/benchmarks/run flows/peers --recorded
 
 Each tool gets the seconds of the budget, start-up included, in its own process with one thread on
-one core; `peer_tools/adapters/` describes each tool. 30 % of the rows are test rows, stratified by
-class and drawn by the name of the table and the number of the split; the test loss is the error in
-percent, or 1 - R2. Incumbents after a quarter, half and all of the budget are scored by predictions
-of the same test rows. `ours:space=modern:ensemble=auto` is a tool with options; several such tools
-may be given. With `optuna:space=small+regression`, Optuna searches whichever of these spaces fits
-the target of the table.
+one core; `peer_tools/adapters/` describes each tool. 30% of the rows are test rows, stratified by
+class; the name of the table and the number of the split determine the draw. The test loss is the
+error in percent, or 1 - R2. Incumbents after a quarter, half and all of the budget are scored by
+predictions of the same test rows. `ours:space=modern:ensemble=auto` is a tool with options; several
+such tools may be given. With `optuna:space=small+regression`, Optuna searches whichever of these
+spaces fits the target of the table.
 
 FOLDER gets `rows/`, a file for each run, `splits/`, logs of failed runs, and AutoGluon's
 environment. An interrupted benchmark continues with the runs that have no rows. After the last run,

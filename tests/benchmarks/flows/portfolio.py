@@ -5,21 +5,21 @@
         [--jobs 2] [--commit] [TABLE[:TARGET] ...] [--events FOLDER:LABELS|cohort:NAME ...]
 
 Needs `prefect-tune[boosting]`. The candidates of the modern spaces have equal numbers of each
-model: the default of the simplest path, and draws from the prior. Each is cross-validated on some
-rows of each table, with three folds and at most 8 CPU seconds. A portfolio is picked greedily: each
-pick lowers the mean over tables of the normalized regret of the best so far (0 for the best
-candidate of a table, 1 for the median candidate) most per second. A portfolio is judged on a table
-left out of it; related tables, whose names begin alike (`cal_housing`, `cal_housing_reg`), are left
-out together. A second portfolio of each space is made and judged without the models of XGBoost and
-CatBoost, which may be missing.
+model: the default of the simplest path, and draws from the prior. Each candidate is cross-validated
+on some rows of each table, with three folds and at most 8 CPU seconds. A portfolio is picked
+greedily by normalized regret (0 for the best candidate of a table, 1 for the median candidate):
+each pick lowers the mean regret of the best pick so far most per second. A portfolio is judged on a
+table left out of it; related tables, whose names begin alike (`cal_housing`, `cal_housing_reg`),
+are left out together. A second portfolio of each space is made and judged without the models of
+XGBoost and CatBoost, which may be missing.
 
-The portfolio of the space `events` is made in the same way from event sets, with all rows of each.
-Its candidates are of three kinds: the defaults; LightGBM and logistic regression after single
-changes of a cheap construction; and the cheapest of every three draws from the prior of the faster
-models. Forms of one set (`meds_gibleed`, `omop_gibleed`) are left out together, and so are the
-cohorts of a family. The loss is 1 - AUROC, and a candidate may take 8 CPU seconds. The first entry
-is fixed: boosted trees on few blocks of columns, because a short budget evaluates little else on a
-large set.
+The portfolio of the space `events` is made in the same way from event sets, with all rows of each
+set. Candidates for events are of three kinds: the defaults; LightGBM and logistic regression after
+single changes of a cheap construction; and the cheapest of every three draws from the prior of the
+faster models. All formats of an event set (`meds_gibleed`, `omop_gibleed`) are left out together,
+and so are the cohorts of a family. The loss is 1 - AUROC, and a candidate may take 8 CPU seconds.
+The first entry is fixed: boosted trees on few blocks of columns, because a short budget evaluates
+little else on a large set.
 
 FOLDER gets the losses, a file for each table. An interrupted run continues with the tables that
 have no file yet. With `--commit`, the portfolios replace those of the catalog, and the losses
@@ -175,7 +175,7 @@ def changes(space: Space) -> Iterator[Configuration]:
 
 
 def work(configuration: Configuration) -> float:
-    """Return the number of column blocks times the number of trees, a rough cost of a draw."""
+    """Return the number of column blocks times the number of trees, as a rough cost."""
     (_, first), *_, (_, model) = configuration.choices
     built, values = dict(first.values), dict(model.values)
     blocks = 1

@@ -91,9 +91,9 @@ class World:
     _cached: set[str] = field(default_factory=set)
 
     def outcome(self, query: Query, bootstraps: int) -> tuple[Any, float]:
-        """Return an evaluation with `n_risks` risks, or a failure, and its seconds.
+        """Return an evaluation or a failure, and the seconds.
 
-        Epochs and folds of earlier queries are resumed.
+        Epochs and folds that earlier queries have trained take no seconds again.
         """
         configuration = query.configuration
         folds = query.folds or FOLDS
@@ -216,7 +216,7 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
 
 
 def flat() -> World:
-    """Return a world of one step with three models, limited only by trials."""
+    """Return a world of one step with three models, limited only by the number of trials."""
     models = (
         _algorithm("net", Float("rate", (1e-5, 1.0), log=True), Integer("width", (2, 200))),
         _algorithm("trees", Integer("depth", (1, 40)), Categorical("rule", ["a", "b", "c"])),
@@ -317,7 +317,7 @@ def _failing(configuration: Any) -> int | None:
 
 
 def _level(configuration: Any) -> float:
-    """Return the loss after full training: weights of algorithms and a bowl in the numbers."""
+    """Return the loss after full training: a weight per algorithm, and a square per value."""
     total = 5.0
     for step, choice in configuration.choices:
         name = f"{step}/{choice.algorithm}"

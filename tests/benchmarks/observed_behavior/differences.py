@@ -74,7 +74,7 @@ def verdict(
 def differences(
     old: Any, new: Any, path: str, ignored: Collection[str] = ()
 ) -> Iterator[Difference]:
-    """Yield all differences of two JSON values at a path, numbers to the last bit.
+    """Yield all differences of two JSON values at a path, comparing numbers to the last bit.
 
     An exception is a difference even if both sides raised the exception, because nothing was
     observed.

@@ -53,7 +53,7 @@ def record(inputs: Path, folder: Path) -> None:
 
 
 def observed(folder: Path) -> dict[str, Any]:
-    """Return the documents of all studies of a recorded folder, without paths of the folder."""
+    """Return the documents of all studies of a recorded folder, with its path removed."""
     found: dict[str, Any] = {}
 
     def shown(*words: object) -> Any:
@@ -75,7 +75,7 @@ def observed(folder: Path) -> dict[str, Any]:
 
 
 def _parameters(parameters: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return parameters with the paths of a recorded folder."""
+    """Return the parameters with paths in a recorded folder."""
     inputs = folder / "inputs"
     given = {**parameters, "store": str(folder / "store"), "data": str(inputs / parameters["data"])}
     if ".py:" in given["space"]:

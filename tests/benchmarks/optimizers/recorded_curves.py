@@ -5,10 +5,10 @@
 
 FOLDER keeps the tables (as Parquet) and the runs. Stored runs are not repeated, so a changed method
 needs another file in `--runs`. Options of a method are written `bapi:variant=paper:horizon=1`.
-Methods choose among the rows of the table. `--budget` is a number of full trainings of mean cost;
-with `--charge`, the processor time of asks counts too. Regret is the regret of the least validated
-loss, in hundredths of a percent point (1e-4 of accuracy). The test loss is the loss of the method's
-incumbent at the time.
+Methods choose among the rows of the table. `--budget` is a number of full training runs of mean
+cost; with `--charge`, the processor time of asks counts too. Regret is the distance of the least
+validation loss from the least in the table, in hundredths of a percentage point (1e-4 of accuracy).
+The test loss is the loss of the method's incumbent at each reported share of the budget.
 """
 
 import argparse

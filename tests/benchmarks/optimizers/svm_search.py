@@ -54,7 +54,7 @@ def run(grid: Grid, contestant: Contestant, scale: float, seed: int) -> dict[str
 
 
 def report(grid: Grid, text: str, curves: list[Curve], unit: float) -> float:
-    """Print the costs of a method, and return the median cost to an error within half a point."""
+    """Print the costs of a method, and return the median cost to come within 0.5 of the best."""
     costs = {w: [c.lasting(grid.best + w) / unit for c in curves] for w in WITHIN}
     last = [100.0 if c.worths[-1] is None else c.worths[-1] for c in curves]
     within = ", ".join(f"{w:g} {np.median(x):.2f}" for w, x in costs.items())

@@ -1,4 +1,4 @@
-"""Other tools next to prefect-tune, on the same tables, test rows, seconds and core.
+"""Runs of prefect-tune and other tools on the same tables, test rows, seconds and core.
 
 `tables` splits a table into files that all tools read, `task` is the input and output of a tool,
 `adapters` has a module for each tool, `one_run` runs a tool in a separate process, `runs` starts

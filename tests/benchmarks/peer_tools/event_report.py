@@ -18,8 +18,8 @@ _AT_ONCE = 250
 def differences(rows: pd.DataFrame, ours: str, peer: str) -> dict[str, tuple[float, float]]:
     """Return, by table, the mean over splits of the AUROC difference, and its standard error.
 
-    The error is the deviation over draws of patients with replacement. Both tools and all splits of
-    a table use the same draw, since a patient may be a test patient in several splits.
+    The error is the deviation over bootstrap samples of patients. Both tools and all splits of a
+    table use the same bootstrap samples, since a patient may be a test patient in several splits.
     """
     found = {}
     for table, of_table in rows.groupby("table", sort=False):
@@ -38,7 +38,7 @@ def differences(rows: pd.DataFrame, ours: str, peer: str) -> dict[str, tuple[flo
 
 
 def _areas(run: pd.DataFrame, patients: pd.Index, counts: NDArray[np.float64]) -> NDArray:
-    """Return the AUROC of a run with each draw's weights, shape (draws,)."""
+    """Return the AUROC of a run in each bootstrap sample, shape (draws,)."""
     truth, score = run["truth"].to_numpy(bool), run["score"].to_numpy(np.float64)
     weights = counts[:, patients.get_indexer(run["patient"])]
     is_above = np.heaviside(score[truth][:, None] - score[~truth][None, :], 0.5)
@@ -74,7 +74,7 @@ def report(rows: pd.DataFrame) -> None:
 
 
 def goals(rows: pd.DataFrame, peers: Sequence[str]) -> Goals:
-    """Check our first tool against peers: never worse by a standard error, better on average."""
+    """Check our first tool: at most a standard error worse than peers, and not worse on average."""
     reached = Goals()
     ours = next((tool for tool in rows["tool"].unique() if tool.startswith("ours")), None)
     for peer in peers if ours else ():

@@ -41,10 +41,10 @@ def picked(rows: pd.DataFrame, size: int, first: str | None = None) -> list[str]
     """Return configurations, as canonical JSON, in the order to run them.
 
     The next configuration has the largest gain for its price. The gain is the decrease of the mean
-    regret of the best so far, plus a share of the average advantage over the median candidate;
-    without this share, few tables would decide. The price is a power of its seconds, relative to
-    those of a table's median candidate and at least a tenth of them. Share and power were chosen on
-    the tables that are left out.
+    regret of the best configuration so far, plus a share of the average advantage over the median
+    candidate; without this share, few tables would decide. The price is a power of the
+    configuration's seconds, relative to the median candidate of each table and clipped at a tenth.
+    Share and power were chosen on the tables that are left out.
 
     Args:
         rows: Losses of candidates on tables.
@@ -87,7 +87,7 @@ def first_of(space: Space) -> str | None:
 def unrelated(rows: pd.DataFrame, table: str) -> pd.DataFrame:
     """Return the rows of tables unrelated to a table, whose names begin differently.
 
-    Forms of an event set are related, and so are the cohorts of a family.
+    All formats of an event set are related, and so are the cohorts of a family.
     """
     return rows[rows["table"].map(_stem) != _stem(table)]
 

@@ -84,7 +84,7 @@ def report(rows: pd.DataFrame) -> None:
 
 
 def parts(rows: pd.DataFrame) -> None:
-    """Print the ratio of test losses of the first tool to each other tool, at each stage."""
+    """Print the ratio of the first tool's test losses to each other tool's, at each stage."""
     answers = rows[rows["model"] == "answer"]
     first, *others = rows["tool"].unique()
     for other in others:
@@ -124,7 +124,7 @@ def goals(rows: pd.DataFrame) -> Goals:
 def _final(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the rows of answers at the end, and of the best single pipelines.
 
-    An answer without an ensemble is the best single pipeline, too.
+    An answer without an ensemble is also the best single pipeline.
     """
     final = rows[rows["stage"] == rows["budget"]]
     singles = final.sort_values("model", ascending=False, kind="stable")

@@ -1,4 +1,4 @@
-"""Compares the behavior of this tree with an older revision: proposals, trials and documents.
+"""Compares the behavior of this tree with that of an older revision: proposals, trials, documents.
 
     tests/benchmarks/run project/before_and_after                  # this tree against HEAD
     tests/benchmarks/run project/before_and_after --old main --keep /tmp/old
@@ -9,8 +9,8 @@ environment, removed at the end unless `--keep` names a folder; a kept folder is
 comparison covers, bit for bit:
 
 - asks: 40 proposals of every method and variant on three worlds (`observed_behavior.asks`)
-- evaluations: matrices, held-out predictions, losses, and the order and hits of the steps of twelve
-  trials from four spaces (`observed_behavior.evaluations`)
+- evaluations: matrices, held-out predictions, losses, and the order and cache hits of the steps of
+  twelve trials from four spaces (`observed_behavior.evaluations`)
 - documents: the JSON of `show`, `trials`, `report` and `compare` for three studies and a comparison
   that the old side recorded (`observed_behavior.documents`)
 
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def write_inputs(folder: Path) -> None:
-    """Write a classification and a regression table, one numeric table, events, and a space."""
+    """Write a classification, a regression and a purely numeric table, events, and a space."""
     frame = table(240).assign(code=[f"{i % 7:03d}" for i in range(240)])
     frame.to_csv(folder / "classes.csv", index=False)
     frame[["a", "c", "count", "target"]].to_csv(folder / "whole.csv", index=False)

@@ -11,9 +11,9 @@ which occurs exactly once in the room, so code may move to another file without 
 
 Faults are planted one after the other in a copy of the tree. The recorded test runs first, then the
 other tests of the group that `tests/run` runs, if there are any. A test notices a fault if it fails
-or exceeds five minutes; `--record` writes its name into the table. Each outcome is a line of the
-results, and is used again while the file and the tests stay the same, so a run can be interrupted
-at any time. All faults must be noticed.
+or exceeds five minutes; `--record` writes the name of the test into the table. Each outcome is a
+line of the results, and is used again while the file and the tests stay the same, so a run can be
+interrupted at any time. All faults must be noticed.
 """
 
 import argparse
@@ -55,7 +55,7 @@ class Fault:
         right: Text that occurs once in the room, and may have several lines.
         wrong: Text that replaces the right text.
         noticed_by: The test that noticed the fault last, as pytest names it from `tests/ROOM/`.
-        tests: Files and folders of tests, from `tests/ROOM/`.
+        tests: Files and folders of tests, relative to `tests/ROOM/`.
         chosen: Expression that selects tests in these files, as in pytest's `-k`; empty for all.
     """
 
@@ -232,7 +232,7 @@ def record(faults: list[Fault], known: dict[str, str]) -> None:
 
 
 def recorded(text: str, fault: Fault, name: str) -> str:
-    """Return the text of a TOML file (with basic strings) after entering the test of a fault."""
+    """Return the text of a TOML file (with basic strings), updated with the test of a fault."""
     parts = [json.dumps(p, ensure_ascii=False) for p in (fault.right, fault.wrong, name)]
     stands = rf"{re.escape(parts[0])},\s*{re.escape(parts[1])}" + r'(?:,\s*"[^"\n]*")?\s*,?\s*\]'
     (found,) = re.finditer(stands, text)

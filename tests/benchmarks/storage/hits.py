@@ -68,7 +68,7 @@ class Contestants:
 
 
 def measure(shape: tuple[int, int]) -> dict[str, float]:
-    """Return median milliseconds of each contestant, in turn."""
+    """Return the median milliseconds of each contestant, measured in turn."""
     with tempfile.TemporaryDirectory() as folder:
         contestants = Contestants(Path(folder), shape).all()
         times: dict[str, list[float]] = {name: [] for name in contestants}

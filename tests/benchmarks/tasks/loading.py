@@ -44,7 +44,7 @@ def private_bytes() -> int:
 
 
 def load(address: StoreAddress, few: str, digest: str) -> tuple[float, int]:
-    """Return the seconds and private bytes that the data takes in this process."""
+    """Return the seconds and private bytes that loading the data takes in this process."""
     import prefect_tune.tasks.final.refit  # noqa: F401 - as a sandbox has
 
     store = open_store(address)

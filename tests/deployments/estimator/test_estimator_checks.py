@@ -44,8 +44,8 @@ def search(predicts: Literal["classification", "regression"], space: str = "") -
 def cases() -> Iterator[object]:
     """Return the tests of scikit-learn's `parametrize_with_checks`, with shorter names.
 
-    A search for numbers gets the checks of regressors and some typical checks. The remaining checks
-    would test the same code as for classes.
+    A regression search gets only the checks of regressors and some typical checks. All other checks
+    would test the same code as in a classification search.
     """
     for estimator, check in parametrize_with_checks(
         [search("classification"), search("regression")]

@@ -45,7 +45,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def report_file(ended, tmp_path_factory) -> Path:
-    """Write the report of a study by the command."""
+    """Write the report of a study with the command."""
     file = tmp_path_factory.mktemp("reported") / "report.html"
     done = ended.run("report", "s", "--out", file)
     assert done.exit_code == 0, done.output

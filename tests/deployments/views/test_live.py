@@ -1,4 +1,4 @@
-"""Terminal output of a running study fits the terminal, and user texts are not markup."""
+"""Terminal output of a running study fits the terminal, and shows user texts literally."""
 
 import json
 import os

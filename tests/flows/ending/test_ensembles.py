@@ -160,7 +160,7 @@ def record(store: ArtifactStore, trial: Trial) -> None:
 
 
 def left(store: ArtifactStore) -> set[int]:
-    """Return the numbers of trials with predictions."""
+    """Return the trials that have predictions, by trial number."""
     return {int(r.rsplit("/", 1)[-1], 16) for r in store.records.used_by("s", PREDICTIONS)}
 
 

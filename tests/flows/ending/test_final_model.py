@@ -42,7 +42,7 @@ class Workers(Here):
 
     Attributes:
         meanwhile: Called after the members are fitted, before the model is made.
-        too_slow: Numbers of trials with a refit that exceeds the time limit.
+        too_slow: Trials whose refit exceeds the time limit, by trial number.
         score: Called before the model is scored.
     """
 

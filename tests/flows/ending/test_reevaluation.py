@@ -45,7 +45,7 @@ class Workers:
     """Two workers that return the outcomes set by a test for each trial.
 
     Attributes:
-        again: Losses of the re-evaluation; None for a failure, an exception to be raised. If empty,
+        again: Losses of the re-evaluation; None for a failure, or an exception to raise. If empty,
             trials are really evaluated.
         asked: Parameters of the evaluations, in order.
         limits: Time limit of each batch.

@@ -79,7 +79,7 @@ def context(server, tmp_path: Path) -> StudyContext:  # noqa: ARG001 - refits ru
 def refitted(
     context: StudyContext, *models: str, seconds: float = 300.0
 ) -> tuple[list[LossOnTest], list[TaskRun]]:
-    """Return losses of an ensemble of these models and of the first model, and the task runs.
+    """Return losses of an ensemble of these models and of the first model alone, and task runs.
 
     The server receives final states of task runs in batches, so the function waits for them.
     """

@@ -126,7 +126,7 @@ def test_newest_checkpoint_of_each_configuration_is_kept_until_complete(halving,
 def test_newest_checkpoints_are_kept_except_for_subset_trainings(
     halving, context, monkeypatch
 ) -> None:
-    """Nothing resumes from a model of a subset."""
+    """No training run resumes from a model that was trained on a subset."""
     monkeypatch.setattr(stretch_pins, "_MOST_CONFIGURATIONS", 2)
     parts = [{}, {"subset": 0.25}, {}, {}, {}]
     with halving.clock.running(), halving.searching():

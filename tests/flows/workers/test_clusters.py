@@ -1,4 +1,4 @@
-"""Clusters of a flow: listening ports, unchanged surroundings, and shutdown."""
+"""Clusters of a flow: listening ports, restored settings, and shutdown."""
 
 import os
 

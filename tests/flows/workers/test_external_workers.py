@@ -63,7 +63,7 @@ def external(scheduler: ExternalCluster) -> Iterator[ExternalCluster]:
 def test_trial_of_a_killed_worker_is_repeated_on_a_newly_joined_worker(
     external, quick, gate
 ) -> None:
-    """Each thread of any worker is a slot, with a nanny and without."""
+    """Each thread of any worker is a slot, with or without a nanny."""
     first = external.start_worker("--no-nanny", "--nthreads", "2")
     context = gate.before(quick)
 
@@ -157,7 +157,7 @@ def joined(external: ExternalCluster, context: StudyContext) -> Iterator[tuple[W
 
 
 def n_slots(pool: WorkerPool) -> int:
-    """Return the slots after an update."""
+    """Return the number of slots after an update."""
     pool.workers.update(at_once=True)
     return pool.n_slots
 

@@ -1,4 +1,4 @@
-"""Trials that hang, exhaust memory or die end with their step and fold."""
+"""Trials that hang, exhaust memory or die are reported with step and fold."""
 
 from pathlib import Path
 from typing import Any

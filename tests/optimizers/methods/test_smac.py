@@ -37,7 +37,7 @@ def line(x: float, y: float = 0.5) -> Query:
 
 
 def valley(n: int, *bottoms: float) -> History:
-    """Return losses that depend on the first of two numbers, with minima at the bottoms."""
+    """Return losses that depend on the first of two numbers, with minima at `bottoms`."""
     places = np.random.default_rng(0).random((n, 2))
     losses = (5 + 50 * min(abs(x - bottom) for bottom in bottoms) for x, _ in places)
     return told_history((line(x, y), loss) for (x, y), loss in zip(places, losses, strict=True))
@@ -100,7 +100,7 @@ def test_local_search_finds_the_maximum() -> None:
 
 @pytest.mark.slow
 def test_local_search_starts_at_the_best_observed_configuration() -> None:
-    """Some proposals keep exact numbers of the single good configuration."""
+    """Some proposals share exact numbers with the single good configuration."""
     space, history, rng = counted_space((1,), 6), History(), np.random.default_rng(0)
     for number in range(60):
         query = Query(sample_configuration(space, rng))

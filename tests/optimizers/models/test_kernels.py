@@ -67,7 +67,7 @@ def some(kernel: Kernel, seed: int, n: int = 7) -> tuple[np.ndarray, np.ndarray]
 
 
 def differences(value: Callable[[np.ndarray], np.ndarray | float], at: np.ndarray) -> np.ndarray:
-    """Return central differences by the first coordinates of a point."""
+    """Return central differences in the first coordinates of a point."""
     steps = 1e-5 * np.eye(len(at))
     return np.array([(value(at + step) - value(at - step)) / 2e-5 for step in steps])
 

@@ -181,7 +181,7 @@ def drawn(s: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_truncation_at_one_site_matches_worked_values() -> None:
-    """One site is always exact, by Mills' ratio."""
+    """The truncation at one site is exact, by Mills' ratio."""
     sites = propagate(np.array([-1.0]), np.array([[4.0]]))
     assert sites.precision[0] == pytest.approx(0.681167, abs=1e-5)
     assert sites.shift[0] == pytest.approx(1.443900, abs=1e-5)

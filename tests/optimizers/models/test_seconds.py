@@ -209,7 +209,7 @@ def test_seconds_of_earlier_studies_are_scaled_to_new_columns_and_classes() -> N
 
 
 def test_seconds_for_more_held_out_rows_are_predicted() -> None:
-    """Ten seconds for 32,000 rows; 500 rows stand for the constant part."""
+    """32,000 rows take ten seconds; the constant part takes as long as 500 rows."""
     known = costs(*[told(query("plain"), ("model", 1.0, 10.0))] * 20)
     configuration = query("plain").configuration
     twice = known.held_out_seconds(configuration, 64_000)

@@ -112,7 +112,7 @@ def oracle(train: EventRows, X: EventRows, made: EventWindows) -> dict[str, list
 def columns_of_rows(
     train: list[pd.DataFrame], rows: list[pd.DataFrame], made: EventWindows
 ) -> dict[str, list[float]]:
-    """Return age, history and numbers of events."""
+    """Return the columns of age, length of history and event counts."""
     years, ages = [age_of(frame) for frame in train], [age_of(frame) for frame in rows]
     columns = {}
     if not np.isnan(years).all():
@@ -127,7 +127,7 @@ def columns_of_rows(
 
 
 def aggregations_of(made: EventWindows, window: int | None, values: pd.Series) -> list[str]:
-    """Return the aggregations of a code with columns, given its values in training rows."""
+    """Return the aggregations that make columns of a code, given its values in training rows."""
     chosen = list(AGGREGATIONS[made.aggregations])
     if made.scaling == "binary":
         chosen = ["has", *(name for name in chosen if name not in {"has", "count"})]

@@ -1,4 +1,4 @@
-"""The modern spaces on a rough table, and features constructed from tables and events."""
+"""The modern spaces on a messy table, and features constructed from tables and events."""
 
 import pickle
 import warnings
@@ -68,7 +68,7 @@ def contexts(tmp_path_factory) -> dict[str, StudyContext]:
 
 
 def with_algorithms(space: Space, **chosen: str) -> Query:
-    """Return defaults of the simplest path with these algorithms; `_` stands for spaces."""
+    """Return defaults of the simplest path with these algorithms, as in `fit_model="lightgbm"`."""
     path = tuple(chosen.get(s.name.replace(" ", "_"), s.simplest.id) for s in space.searched)
     return Query(default_configuration(space, space.canonical_path(path)))
 
@@ -82,7 +82,7 @@ USUAL = (
 
 
 def paths() -> Iterator[Any]:
-    """Return every model, and every choice for tables before a plain model."""
+    """Return paths with every model, and paths with every choice before a plain model of tables."""
     yield from USUAL
     for name in (*TABLES, *OF_EVENTS):
         *before, last = SPACES[name].steps

@@ -38,10 +38,10 @@ class Cells:
     """Cells of a column, and how each is read.
 
     Attributes:
-        cells: The cells, in the first rows and again below.
+        cells: First cells of the column, repeated to its end.
         kind: Kind of the column.
         values: The cells as numbers, strings, ISO 8601 dates or seconds; None is a missing value.
-            The cells themselves by default.
+            The default is `cells`.
     """
 
     cells: list[Any]
@@ -191,7 +191,7 @@ def read(data: Any, **options: Any) -> Dataset:
 
 
 def found_in(X: pd.DataFrame, column: LearnedColumn) -> list[Any]:
-    """Return the values of a column as `Cells` has them."""
+    """Return the values of a column in the form of `Cells.values`."""
     values = X[column.features[0]]
     if column.kind == "date":
         micros = pd.Series((values * 86_400e6).round(), dtype="Int64")

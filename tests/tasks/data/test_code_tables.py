@@ -48,7 +48,7 @@ def meds(folder: Path, codes: pa.Table | dict | None = None) -> Dataset:
 
 
 def omop(folder: Path, *, has_concepts: bool = True) -> Dataset:
-    """Write `omop_tables` with conditions of concept 7 and observation 7 answered by 8507."""
+    """Write `omop_tables` with conditions of concept 7 and observation 7 with the answer 8507."""
     write_omop(folder)
     condition = omop_tables()["condition_occurrence"].head(1).assign(condition_concept_id=7)
     other = pd.DataFrame({"person_id": [BIG + 1], "observation_date": ["2020-01-01"]})

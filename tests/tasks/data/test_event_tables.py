@@ -107,7 +107,7 @@ def test_digest_of_events_is_the_same_as_in_earlier_versions(tmp_path) -> None:
 
 
 def results(n: int = 60) -> pd.DataFrame:
-    """Return results of a test: a word for two in three patients, else a number with a unit."""
+    """Return laboratory results: a word for two in three patients, else a number with a unit."""
     who = np.arange(n)
     is_number = who % 3 == 2
     return pd.DataFrame(

@@ -1,4 +1,4 @@
-"""Times of events and labels: dates end with their day, and midnight may be either."""
+"""Times of events and labels: a date is the end of the day, and midnight may be a date."""
 
 from datetime import date
 from pathlib import Path

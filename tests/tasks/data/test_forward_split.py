@@ -58,7 +58,7 @@ def micros(data: Dataset) -> Any:
 
 
 def check_forward(data: Dataset, split: Split, gap_seconds: float) -> None:
-    """Check that training rows are older than held-out rows and gap, and have other groups."""
+    """Check that training rows are older than held-out rows by the gap, and have other groups."""
     times = micros(data)
     for fold in (*range(split.n_folds), REFIT):
         training, held_out = split.training(fold, data.strata), split.held_out(fold)

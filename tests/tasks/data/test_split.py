@@ -206,7 +206,7 @@ def test_single_holdout_is_used_if_rows_and_groups_suffice(data, test_size, shar
 def test_second_split_differs_even_with_few_groups_of_different_sizes(
     n_folds, holdout, seed
 ) -> None:
-    """`StratifiedGroupKFold` does not achieve this: it draws only among equal groups."""
+    """`StratifiedGroupKFold` may repeat a split, because it draws only among equal groups."""
     sizes = [200, 150, 120, 100, 90, 80, 60]
     data = replace(dataset(sum(sizes)), groups=np.repeat(np.arange(len(sizes)), sizes))
     split = make_split(data, n_folds, 0.2, seed, holdout)

@@ -35,7 +35,7 @@ from prefect_tune.tasks.objective.predictions import Predictions
 
 
 def clustered(n_groups: int, n_rows: int, seed: int = 0) -> tuple[np.ndarray, ...]:
-    """Return rows of groups that share their class and most of their score, with ties."""
+    """Return classes, scores with ties, and groups; a group has one class and similar scores."""
     rng = np.random.default_rng(seed)
     group = np.repeat(np.arange(n_groups), n_rows)
     y = rng.random(n_groups)[group] < 0.3
@@ -134,7 +134,7 @@ def test_errors_by_size_are_computed_in_bins_of_equal_counts() -> None:
 
 
 def table() -> tuple[pd.DataFrame, list[LearnedColumn]]:
-    """Numbers, a rare and a frequent category, and a date that is several features."""
+    """Numbers, a rare and a frequent category, and a date that becomes several features."""
     rng = np.random.default_rng(0)
     place = pd.Categorical(rng.choice(["north", "south", "moon"], N, p=[0.5, 0.48, 0.02]))
     columns = [LearnedColumn("age", "number"), LearnedColumn("place", "category")]

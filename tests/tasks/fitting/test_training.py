@@ -1,4 +1,4 @@
-"""Training in epochs equals training at once, to the last bit."""
+"""Training in epochs equals a single fit, to the last bit."""
 
 import pickle
 from dataclasses import replace
@@ -63,7 +63,7 @@ def recipe_of(path: str, arguments: dict[str, Any], **more: Any) -> Recipe:
 
 @cache
 def rows_of(*, classes: bool) -> tuple[FoldData, np.ndarray]:
-    """Return a fold of 120 and 60 rows, and the targets of the held-out rows."""
+    """Return a fold of 120 training and 60 held-out rows, and the targets of the held-out rows."""
     if not classes:
         X, y = make_regression(180, 6, noise=20.0, random_state=0)
         y /= y.std()

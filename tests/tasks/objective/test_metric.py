@@ -177,7 +177,7 @@ def drawn(
     bootstraps: Bootstraps = Bootstraps(20, 0.5),  # noqa: B008 - it is frozen
     n_folds: int = 1,
 ) -> Resampling:
-    """Return bootstraps of rows that are assigned to folds in turn."""
+    """Return bootstrap samples of rows that are assigned to folds in turn."""
     held_out = [np.arange(fold, len(y), n_folds) for fold in range(n_folds)]
     dataset: Any = SimpleNamespace(y=y, classes=tuple(range(n_classes)))
     split: Any = SimpleNamespace(n_folds=n_folds, held_out=held_out.__getitem__)

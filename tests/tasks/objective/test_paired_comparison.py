@@ -41,7 +41,7 @@ def numbers(seed: int, n: int = 150) -> tuple[NDArray, Predictions, Predictions]
 
 
 def two_classes(n: int, n_lost: int, n_won: int) -> tuple[NDArray, Predictions, Predictions]:
-    """Return n rows of two classes, with `n_lost` and `n_won` errors changed by the challenger."""
+    """Return n rows of two classes; the challenger makes `n_lost` errors and corrects `n_won`."""
     y = np.arange(n) % 2
     old, new = y.copy(), y.copy()
     new[:n_lost] = 1 - y[:n_lost]

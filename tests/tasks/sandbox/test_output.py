@@ -47,7 +47,7 @@ def test_end_of_a_long_output_is_kept(sandbox) -> None:
 
 
 def test_output_written_during_truncation_is_kept_in_order(monkeypatch, tmp_path) -> None:
-    """A file without a name is used if the system has no files in memory."""
+    """An unnamed temporary file is used if the system has no in-memory files."""
     monkeypatch.delattr(os, "memfd_create")
     monkeypatch.setattr(output_module.tempfile, "tempdir", str(tmp_path))
     output = Output()

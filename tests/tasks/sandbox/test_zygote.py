@@ -1,4 +1,4 @@
-"""The process that forks sandboxes: threads, end, and the fallback without a zygote."""
+"""The process that forks sandboxes: threads, shutdown, and the fallback without a zygote."""
 
 import os
 import signal

@@ -50,7 +50,7 @@ def train(context: StudyContext, model: str, epochs: int | None = None) -> Evalu
 
 
 def results(evaluation: Evaluation) -> tuple:
-    """Return all results that must not depend on interruptions of a training."""
+    """Return all results that must not depend on interruptions."""
     return (
         evaluation.loss,
         evaluation.fold_losses,
@@ -62,7 +62,7 @@ def results(evaluation: Evaluation) -> tuple:
 
 
 def straight(folder: Path, model: str) -> Evaluation:
-    """Return a training without interruption, in a separate store."""
+    """Return an uninterrupted training run, in a separate store."""
     (folder / "straight").mkdir()
     return train(epoch_context(folder / "straight"), model)
 

@@ -1,8 +1,9 @@
 """AutoGluon with its best quality on one core, in a separate environment to avoid conflicts.
 
 `prepare` makes the environment in FOLDER/autogluon with uv; adapter and tool exchange files.
-Options: `presets`, by default `best_quality`. The time limit is the seconds left after imports.
-AutoGluon answers only at the end, with an ensemble of bagged models, so no refit follows.
+Options: the `presets` of AutoGluon, by default `best_quality`. The time limit is the seconds left
+after imports. AutoGluon answers only at the end, with an ensemble of bagged models, so no refit
+follows.
 """
 
 import json

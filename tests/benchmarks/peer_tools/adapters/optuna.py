@@ -1,11 +1,11 @@
-"""Optuna's TPE, multivariate and by group, over one of our spaces.
+"""Optuna's TPE, multivariate and grouped, over one of our spaces.
 
-Options: `space`, by default the space of the product. The space is defined by run: a category for
-each step, then the active hyperparameters of its algorithm. Losses are means over three folds by
-our own evaluation without a cache; as in our product, a trial may take a tenth of the seconds (at
-least 10 s). Trials that cannot run, fail or take too long are reported as pruned, which this
-sampler ranks as worst. Time counts from the start of the process; incumbents are fitted on all
-training rows afterwards, outside the counted time.
+Options: the `space`, by default the space of the product. Each trial defines the space as it runs:
+a category for each step, then the active hyperparameters of its algorithm. Losses are means over
+three folds by our own evaluation without a cache; as in our product, a trial may take a tenth of
+the budget (at least 10 s). Trials that cannot run, fail or take too long are reported as pruned,
+which this sampler ranks as worst. Time counts from the start of the process; incumbents are fitted
+on all training rows afterwards, outside the counted time.
 """
 
 from collections.abc import Iterator

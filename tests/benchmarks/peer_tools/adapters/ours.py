@@ -2,8 +2,8 @@
 
 Options are options of `run` (`space=modern`, `ensemble=auto`, `race=true`) or else options of the
 method (`variant=paper`). The budget is the seconds left after server, imports and worker, so
-start-up is counted. The answer at the end is the final model of the run. Incumbents of earlier
-times, and the best single trial beside an ensemble, are fitted on all training rows afterwards. As
+start-up is counted. The answer at the end is the final model of the run. Earlier incumbents, and
+the best single trial if the answer is an ensemble, are fitted on all training rows afterwards. As
 in the product, the time of refits is not counted. The portfolio is made without the table and its
 versions.
 """

@@ -1,11 +1,11 @@
-"""SMAC3's facade for hyperparameters, over one of our spaces as one conditional space.
+"""SMAC3's hyperparameter facade, over one of our spaces as a single conditional space.
 
-Options: `space`, by default the space of the product. Pairs of algorithms that no path contains are
-forbidden. SMAC begins with 25 configurations, the default of the facade for 100 trials. Losses are
-means over three folds by our own evaluation without a cache; as in our product, a trial may take a
-tenth of the seconds (at least 10 s). Failed or slow trials are reported as crashed. Time counts
-from the start of the process; incumbents are fitted on all training rows afterwards, outside the
-counted time.
+Options: the `space`, by default the space of the product. Pairs of algorithms that no path contains
+are forbidden. SMAC begins with 25 configurations, the default of the facade for 100 trials. Losses
+are means over three folds by our own evaluation without a cache; as in our product, a trial may
+take a tenth of the budget (at least 10 s). Failed or slow trials are reported as crashed. Time
+counts from the start of the process; incumbents are fitted on all training rows afterwards, outside
+the counted time.
 """
 
 from collections.abc import Iterator

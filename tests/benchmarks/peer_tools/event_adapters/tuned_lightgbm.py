@@ -31,7 +31,7 @@ WINDOWS = (30, 365, None)
 def predictions(
     split: EventSplit, _folder: Path, _seconds: float, options: Mapping[str, str]
 ) -> NDArray[np.float64]:
-    """Tune, fit the best on all training patients, and predict."""
+    """Tune, fit the best model on all training patients, and predict."""
     import optuna
     from lightgbm import LGBMClassifier
 

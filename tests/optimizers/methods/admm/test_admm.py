@@ -215,7 +215,7 @@ def number_of(query: Query) -> float:
 
 
 def numbers_asked_for(space: Space, best: float, n: int, **options: object) -> list[float]:
-    """Return the numbers of n proposals; the loss is the squared distance from the best."""
+    """Return the value of each of n proposals; the loss is the squared distance from `best`."""
     optimizer = OfMany(space, 0, UNIT, **options)
     asked = ask_and_tell(optimizer, lambda q: ((number_of(q) - best) / 100) ** 2, n, n)
     return [number_of(query) for query in asked]

@@ -1,4 +1,4 @@
-"""Whole studies with BAPI: budgets, partial trainings, early ends and failures."""
+"""Whole studies with BAPI: budgets, partial training, early ends and failures."""
 
 from dataclasses import replace
 from functools import partial

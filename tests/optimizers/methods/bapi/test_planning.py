@@ -1,4 +1,4 @@
-"""Plans of BAPI: the initial design, gains and costs of trainings, and stopping."""
+"""Plans of BAPI: the initial design, gains and costs of training runs, and stopping."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -422,7 +422,7 @@ def test_tolerance_follows_the_spread_of_losses_if_the_metric_has_no_range(plans
 def test_waiting_configurations_are_not_planned(
     plans: list[Planning],
 ) -> None:
-    """Eight of nine results are in; the idle worker must not resume a waiting training."""
+    """Eight of nine results are in; the idle worker must not resume a waiting configuration."""
     optimizer = bapi(n_first=9)
     for number in range(9):
         optimizer.ask(Budget())

@@ -193,7 +193,7 @@ SMOOTH = {"lengthscale 0": log(0.3)}
 
 
 def parabola(*, of_x: float = 0.0, drop: float = 60.0) -> list[Result]:
-    """Return results around 0.5; seconds grow by e^of_x with x, and by `drop` from s = 0 to 1."""
+    """Return results with the least loss at 0.5; seconds are e^(of_x x) times drop^s."""
     at = [(x, s) for x in (0.1, 0.3, 0.5, 0.7, 0.9) for s in (0.25, 0.5)] + [(0.0, 1), (1.0, 1)]
     seconds = [float(np.exp(of_x * x)) * drop**s for x, s in at]
     return [(x, 256 ** (s - 1), (x - 0.5) ** 2, c) for (x, s), c in zip(at, seconds, strict=True)]

@@ -46,7 +46,7 @@ from prefect_tune.optimizers.space.vectors import CandidateSpace
 
 
 def by_path(optimizer: Flash) -> Callable[[Query], float]:
-    """Return losses that equal the number of the path."""
+    """Return a function whose loss of a query is the number of its path, from 1."""
     paths = list(optimizer.space.paths())
     return lambda query: float(paths.index(query.configuration.path)) + 1
 
