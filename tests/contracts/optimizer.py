@@ -111,7 +111,7 @@ def nothing_is_fitted() -> Iterator[None]:
 class BriefContract:
     """Tests of every method in the default tier."""
 
-    def test_queries_lie_in_the_space_with_declared_fidelities(self, case: Case) -> None:
+    def test_queries_lie_in_the_space_and_use_only_declared_fidelities(self, case: Case) -> None:
         declared = METHODS[case.method].fidelities
         for event in run(case.make(mixed_space()), 12):
             if isinstance(event, Asked):

@@ -33,7 +33,7 @@ def ground() -> Iterator[Ground]:
 
 @given(case=options.parameters())
 @cases(max_examples=40 * _TIMES, **_LIKE_THESE)
-def test_any_parameters_are_refused_or_prepared(ground: Ground, case: Any) -> None:
+def test_any_flow_parameters_are_refused_or_accepted(ground: Ground, case: Any) -> None:
     options.check_parameters(ground, case)
 
 

@@ -20,7 +20,7 @@ def test_chart_has_the_recorded_figures() -> None:
     assert (PICTURES / "benchmark.svg").read_text() == benchmark_chart()
 
 
-def test_picture_of_a_report_has_headings_of_the_present_report() -> None:
+def test_picture_of_a_report_shows_only_current_headings() -> None:
     page = page_html(study_page(full()))
     present = re.findall(r"<(?:h2|h3|summary|a)\b[^>]*>([^<]*)</", page)
     shown = labels_of("report.png")
@@ -28,7 +28,7 @@ def test_picture_of_a_report_has_headings_of_the_present_report() -> None:
     assert set(shown) <= set(map(unescape, present))
 
 
-def test_picture_of_prefect_has_names_of_present_task_runs() -> None:
+def test_picture_of_prefect_shows_only_current_names_of_task_runs() -> None:
     present = {
         str(step_task(step.name).task_run_name).format(algorithm=algorithm.id)
         for step in space_named("events").steps

@@ -46,7 +46,7 @@ def test_choices_with_an_effect_come_first() -> None:
     assert abs(by_name(found)["idle"]) < 0.02
 
 
-def test_few_trials_or_noise_give_no_effects_and_a_reason() -> None:
+def test_few_trials_or_noise_give_a_reason_instead_of_effects() -> None:
     noise = np.random.default_rng(1).normal(size=200)
     for losses in (np.arange(LEAST_TRIALS - 1), np.ones(50), noise):
         unclear = learned(drawn(len(losses)), losses)

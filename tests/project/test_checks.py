@@ -28,7 +28,7 @@ def test_type_checker_and_linters_find_no_errors(command: str) -> None:
     subprocess.run([BIN / program, *arguments], cwd=ROOT, check=True)
 
 
-def test_upward_import_is_found(tmp_path) -> None:
+def test_upward_import_is_reported(tmp_path) -> None:
     config = tmp_path / "contracts.toml"
     config.write_text(
         "[tool.importlinter]\nroot_packages = ['prefect_tune']\n"

@@ -202,7 +202,7 @@ def test_outer_calls_do_not_wait_again_for_a_lost_service(clock) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_interrupted_process_does_not_wait_for_outages_during_cleanup() -> None:
+def test_interrupted_process_does_not_wait_for_the_end_of_outages_during_cleanup() -> None:
     service = Away()
     with pytest.raises(ConnectionError), ExitStack() as cleaning:  # noqa: PT012
         cleaning.callback(reached, service)
@@ -211,7 +211,7 @@ def test_interrupted_process_does_not_wait_for_outages_during_cleanup() -> None:
     assert service.n_calls == 2
 
 
-def test_heartbeat_that_waits_for_an_outage_can_be_stopped() -> None:
+def test_heartbeat_can_be_stopped_during_an_outage() -> None:
     is_back, is_beating = Event(), Event()
 
     def beat() -> None:

@@ -123,14 +123,14 @@ def test_mistake_in_a_run_is_reported_before_anything_is_written(
 
 @pytest.mark.usefixtures("server")
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "foo"])
-def test_unresponsive_scheduler_is_named(run, tmp_path, monkeypatch, address) -> None:
+def test_error_names_an_unresponsive_scheduler(run, tmp_path, monkeypatch, address) -> None:
     monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 1)
     done = run("run", write_table(tmp_path), "--target", "target", "--dask", address)
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"--dask {address}" in done.stderr
 
 
-def test_misspelled_target_is_named_before_a_server_starts(run, tmp_path, monkeypatch) -> None:
+def test_misspelled_target_is_reported_before_a_server_starts(run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("prefect_tune.deployments.cli.run.run_flow", lambda *_, **__: sys.exit(7))
     names = ["first column", "responder"]
     table = pd.DataFrame({name: range(9) for name in names})
@@ -144,7 +144,7 @@ def test_misspelled_target_is_named_before_a_server_starts(run, tmp_path, monkey
 
 
 @pytest.mark.parametrize("target", ["responder", "é", "Unnamed: 0"])
-def test_target_that_may_exist_is_left_to_the_reader(run, tmp_path, monkeypatch, target) -> None:
+def test_target_that_may_exist_is_checked_by_the_flow(run, tmp_path, monkeypatch, target) -> None:
     monkeypatch.setattr("prefect_tune.deployments.cli.run.run_flow", lambda *_, **__: sys.exit(7))
     table = pd.DataFrame({"x": range(9), "responder": range(9)})
     for encoding in ("utf-16", "latin-1"):
@@ -233,6 +233,6 @@ def test_user_method_is_listed_by_catalog_help_and_forms(run, check_printed) -> 
         ({"options": Untold}, "Untold.first"),
     ],
 )
-def test_invalid_declaration_is_refused(wrong, message) -> None:
+def test_invalid_declaration_of_a_user_method_is_refused(wrong, message) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         replace(WALK, **wrong)

@@ -116,7 +116,7 @@ def test_study_name_continues_a_study_and_a_clone_is_unfitted(fitted) -> None:
     assert more.cv_results_["params"][:4] == fitted.cv_results_["params"]
 
 
-def test_target_may_have_the_name_of_a_column() -> None:
+def test_target_with_the_name_of_a_column_is_renamed() -> None:
     X, y = rows(60)
     assert target_of(search(), y.rename("a"), X, None).name == "a_"
     assert target_of(search(), y.rename("mine"), X, None).name == "mine"
@@ -146,7 +146,7 @@ def test_partial_evaluations_are_labeled_and_ranked_last() -> None:
     assert is_full[found.best_index_]
 
 
-def test_holdout_gives_one_split_and_few_strings_are_categories() -> None:
+def test_holdout_gives_one_split_and_repeated_strings_are_categories() -> None:
     X, y = rows()
     X = X.assign(name=[f"n{i % 30}" for i in range(len(X))])
     found = search(holdout=0.3, trials=1).fit(X, pd.Categorical(y))

@@ -127,7 +127,7 @@ def table_report(y: Any, model: Any, metric: str, n: int = 400) -> ModelReport:
     return report
 
 
-def test_numbers_have_three_measures_and_free_text_has_no_direction() -> None:
+def test_regression_has_three_measures_and_free_text_has_no_direction() -> None:
     report = table_report(lambda x: x + 1, Follows(), "r2")
     assert [*report.intervals] == ["r2", "neg_mean_absolute_error", "neg_root_mean_squared_error"]
     assert report.intervals["neg_mean_absolute_error"].loss == pytest.approx(1.0)

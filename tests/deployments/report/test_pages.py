@@ -168,7 +168,7 @@ def test_reason_replaces_importance_of_choices() -> None:
     assert any("a forest cannot" in line for part in parts for line in getattr(part, "lines", ()))
 
 
-def test_study_without_a_model_names_the_reason() -> None:
+def test_report_without_a_model_shows_the_reason() -> None:
     sections = sections_of(replace(failed(), model=ModelReport(n_training=9, n_rows=3)))
     assert "no final model" in sections["quality"].note
     assert "uses" not in sections
@@ -210,7 +210,7 @@ def test_confusion_matrix_without_scores_counts_predicted_classes() -> None:
 
 
 @pytest.mark.parametrize("highest", [0.4, 0.9])
-def test_slider_starts_where_some_rows_are_found(highest) -> None:
+def test_slider_starts_at_a_threshold_that_finds_rows(highest) -> None:
     report, y = full(N_FEW), np.arange(120) % 3 > 1
     curves = class_curve(y, highest * (0.5 + y / 2)).assign(label=NASTY)
     tables = report.model.tables | {"curves": curves}

@@ -123,7 +123,7 @@ def test_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_live)
 @example("\u202egnp.exe")
 @example("\x9b2J")
 @example("postgresql://ann:secret@db/tune")
-def test_shown_text_is_visible_and_free_of_control_characters(text: str) -> None:
+def test_displayed_text_is_complete_and_free_of_control_characters(text: str) -> None:
     out, table = StringIO(), Table(text or "-")
     plain = PlainConsole(
         file=out, force_terminal=True, highlight=False, soft_wrap=True, width=2_000

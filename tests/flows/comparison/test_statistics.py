@@ -49,7 +49,7 @@ def test_standings_match_an_example_worked_by_hand() -> None:
     assert pairs["b", "a"] == [2, 2, 1.0]
 
 
-def test_single_block_is_never_significant_and_three_blocks_may_be() -> None:
+def test_differences_can_be_significant_on_three_blocks_but_not_on_a_single_block() -> None:
     losses = {"a": [1.0] * 3, "b": [2.0] * 3, "c": [3.0] * 3}
     methods = by_method(standings(curves(losses)))
     tied = {name: bool(method.is_tied_with_best) for name, method in methods.items()}
@@ -71,7 +71,7 @@ def test_study_without_a_result_ranks_last_and_has_no_figures() -> None:
     assert found.untested == ["c-0-b", "c-1-b"]
 
 
-def test_p_values_equal_counting_all_orders() -> None:
+def test_p_values_match_an_enumeration_of_all_orders() -> None:
     losses = np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [2.0, 1.0, 3.0], [1.0, 3.0, 2.0]])
     orders = list(permutations([1.0, 2.0, 3.0]))
     apart = [np.ptp(np.mean(blocks, axis=0)) for blocks in product(orders, repeat=len(losses))]

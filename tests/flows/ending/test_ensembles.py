@@ -189,7 +189,7 @@ def test_session_drops_predictions_left_by_earlier_sessions(store) -> None:
     assert left(store) == {*range(50), 70, *range(90, 100), int("f" * 64, 16)}
 
 
-def test_predictions_of_resumable_trials_are_kept_until_complete(store) -> None:
+def test_predictions_of_resumable_trials_are_kept_until_the_trials_are_complete(store) -> None:
     kept = kept_by(store, model_step="fit model")
     keep(kept, store, [ended(0, 99.0, is_whole=False), ended(1, 98.0, is_whole=False)])
     keep(kept, store, [ended(number, float(number % 7)) for number in range(2, 100)])

@@ -112,7 +112,7 @@ def place(tmp_path: Path) -> Place:
 @pytest.mark.parametrize(
     ("space", "reason"), [("locked", "cannot pickle"), ("turned", "predicts different values")]
 )
-def test_best_trial_with_a_storable_model_becomes_the_model(place, space, reason) -> None:
+def test_best_trial_with_a_storable_model_provides_the_final_model(place, space, reason) -> None:
     summary = place.search(space, trials=12)
     best, of_model = summary["incumbent"], summary["model_trial"]
     assert best["configuration"]["fit model"]["algorithm"] == "better"
@@ -155,7 +155,7 @@ def test_undefined_test_loss_is_reported_and_the_model_is_kept(place) -> None:
 PARTIAL: dict[str, Any] = {"method": "halving", "option": {"fidelity": "folds"}, "trials": 3}
 
 
-def test_best_partial_evaluation_becomes_the_model_if_no_trial_is_full(place) -> None:
+def test_best_partial_evaluation_provides_the_final_model_if_no_trial_is_full(place) -> None:
     summary = place.search("small", **PARTIAL, constraint=["model_size_bytes<=1e9"])
     assert summary["n_complete"] == summary["n_partial"]
     assert summary["model_is_partial"]
@@ -165,9 +165,7 @@ def test_best_partial_evaluation_becomes_the_model_if_no_trial_is_full(place) ->
     assert summary["model_trial"]["fidelity"] in place.said("show", "s")
 
 
-def test_evaluation_outside_the_constraints_never_becomes_the_model(
-    place,
-) -> None:
+def test_evaluation_outside_the_constraints_never_provides_the_final_model(place) -> None:
     for changed in (PARTIAL, {"trials": 1, "study": "full"}):
         with pytest.raises(StudyFailed, match="at most 10"):
             place.search("small", **changed, constraint=["model_size_bytes<=10"])

@@ -211,7 +211,7 @@ def test_exported_pickle_compares_versions_on_loading(ended, monkeypatch) -> Non
         pickle.loads(data)
 
 
-def test_model_with_other_predictions_is_not_exported(ended, monkeypatch) -> None:
+def test_model_is_not_exported_if_plain_classes_predict_differently(ended, monkeypatch) -> None:
     def turned(model: Any) -> Any:
         made = deepcopy(model)
         made.weights_ = made.weights_[::-1]
@@ -371,7 +371,7 @@ def test_rows_without_events_get_the_base_rates_of_the_training_rows(
     assert balanced[0] == found["probability_True"][0]
 
 
-def test_ensemble_weight_of_models_with_balanced_classes_is_known(ended, monkeypatch) -> None:
+def test_ensemble_weight_of_class_balanced_models_is_computed(ended, monkeypatch) -> None:
     rng = np.random.default_rng(0)
     for name, word in (("small", "weighting"), ("admm_large", "balanced")):
         space = space_named(name)

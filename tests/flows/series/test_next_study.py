@@ -307,7 +307,7 @@ def test_data_without_columns_of_the_champion_is_refused(begin) -> None:
         begin()
 
 
-def test_two_concurrent_runs_of_a_series_are_refused(prepared, begin) -> None:
+def test_second_concurrent_run_of_a_series_is_refused(prepared, begin) -> None:
     running = prepared("train.csv", **GIVEN)
     with pytest.raises(SeriesBusy, match="'n'"):
         begin()

@@ -136,7 +136,7 @@ def test_missing_optional_dependency_of_a_user_space_is_noted(
         assert any("catboost" in str(note) for note in made.notes) is is_said
 
 
-def test_fewer_trials_than_a_bracket_are_noted_before_the_start(prepared) -> None:
+def test_too_few_trials_for_a_bracket_are_noted_before_the_start(prepared) -> None:
     given = {**TARGET, "method": "hyperband", "option": {"fidelity": "folds"}}
     for trials, is_said in ((2, True), (3, False)):
         notes = prepared("train.csv", **given, trials=trials).notes
@@ -181,7 +181,7 @@ def test_error_in_a_start_file_is_reported(prepared) -> None:
         assert refused.value.option == "start"
 
 
-def test_flash_begins_with_the_portfolio_and_other_methods_on_request(prepared) -> None:
+def test_flash_begins_with_the_portfolio_by_default_and_smac_only_on_request(prepared) -> None:
     for options, begins_with in (
         ({}, MODERN),
         ({"start": "none"}, []),
@@ -227,7 +227,7 @@ def test_positive_class_matches_the_spelling_in_the_file(prepared) -> None:
         assert str(dataset.classes[study.plan.problem.positive]) == positive
 
 
-def test_cases_of_a_generated_cohort_are_positive(prepared) -> None:
+def test_cases_are_the_positive_class_of_a_generated_cohort(prepared) -> None:
     study = prepared("cohort:demo?n_patients=80", metric="recall", positive=None)
     dataset = load_dataset(study.store, study.plan.problem.dataset)
     assert dataset.classes[study.plan.problem.positive] == "case"

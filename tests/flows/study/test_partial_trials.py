@@ -104,7 +104,7 @@ def test_resumable_checkpoints_survive_eviction_until_the_session_ends(halving, 
     assert "a" not in present(halving.store)
 
 
-def test_newest_checkpoint_of_each_configuration_is_kept_until_complete(halving, context) -> None:
+def test_newest_checkpoint_is_kept_until_the_configuration_is_complete(halving, context) -> None:
     first, second, other = (draw(context, seed) for seed in (1, 7, 4))
     a, b, c, d = (entry(name).key for name in "abcd")
     with halving.clock.running(), halving.searching():
@@ -123,7 +123,7 @@ def test_newest_checkpoint_of_each_configuration_is_kept_until_complete(halving,
         assert pinned(halving.store) & {a, b, c, d} == {c}
 
 
-def test_newest_checkpoints_are_kept_except_for_subset_trainings(
+def test_newest_checkpoints_are_kept_except_models_trained_on_subsets(
     halving, context, monkeypatch
 ) -> None:
     """No training run resumes from a model that was trained on a subset."""

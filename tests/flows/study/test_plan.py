@@ -159,7 +159,9 @@ def limit_after(seconds: float = 0.0, n: int = 0, *, of_user: float | None = Non
         ),
     ],
 )
-def test_time_limit_is_a_share_at_first_and_predicted_later(limit, trial, budget, expected) -> None:
+def test_time_limit_is_a_budget_share_and_later_a_prediction(
+    limit, trial, budget, expected
+) -> None:
     assert limit.seconds(trial, budget) == expected
 
 

@@ -134,7 +134,7 @@ def test_open_task_runs_are_closed_even_if_many_requests_are_needed() -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_missing_server_is_a_warning_and_not_an_error(caplog) -> None:
+def test_missing_server_causes_a_warning_and_no_error(caplog) -> None:
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         assert close_open_runs(uuid4(), CRASHED) == 0
     assert caplog.text.count("could not be set to Crashed") == 1

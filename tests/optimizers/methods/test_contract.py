@@ -34,7 +34,7 @@ class Raced(Case):
 
 @each({"random": Raced("random")})
 class TestRace(OptimizerContract):
-    def test_queries_lie_in_the_space_with_declared_fidelities(self, case: Case) -> None:
+    def test_queries_lie_in_the_space_and_use_only_declared_fidelities(self, case: Case) -> None:
         events = run(case.make(mixed_space()), 24)
         queries = [event.query for event in events if isinstance(event, Asked)]
         assert {(query.subset, query.folds) for query in queries} == {(1, 1), (1, None)}

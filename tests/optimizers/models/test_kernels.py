@@ -73,7 +73,7 @@ def differences(value: Callable[[np.ndarray], np.ndarray | float], at: np.ndarra
 
 
 @every_kernel
-def test_gradients_by_parameter_agree_with_differences(name: str) -> None:
+def test_gradients_in_the_parameters_agree_with_differences(name: str) -> None:
     kernel = KERNELS[name]
     inputs, theta = some(kernel, 0)
     weights = np.random.default_rng(0).normal(size=(7, 7))
@@ -89,7 +89,7 @@ def test_gradients_by_parameter_agree_with_differences(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["constant", "matern", "rbf", "tied", "scaled", "product of three"]
 )
-def test_gradients_by_input_agree_with_differences(name: str) -> None:
+def test_gradients_in_the_inputs_agree_with_differences(name: str) -> None:
     kernel = KERNELS[name]
     inputs, theta = some(kernel, 0)
     a, b = inputs[:2], inputs[2:]

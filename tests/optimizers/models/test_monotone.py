@@ -137,7 +137,7 @@ def test_constant_mean_is_added_to_predictions() -> None:
     assert plain.predict(rows)[0] == pytest.approx([mean] * 4)
 
 
-def test_site_times_are_spaced_by_the_logarithm() -> None:
+def test_site_times_are_spaced_logarithmically() -> None:
     assert site_times(50) == pytest.approx([0.02, 1.0])
     assert site_times(100, 3) == pytest.approx([0.01, 0.1, 1.0])
     rows = at_times(np.array([[1.0, 9.0, 2.0], [3.0, 9.0, 4.0]]), 1, np.array([0.1, 1.0]))

@@ -124,7 +124,7 @@ def test_cost_excludes_finished_folds_and_unused_held_out_rows() -> None:
     assert one - learned.seconds(half) == pytest.approx(3.0, rel=0.05)
 
 
-def test_cost_model_ignores_cached_steps_and_partial_trainings() -> None:
+def test_cost_model_ignores_cached_steps_and_partial_training() -> None:
     served = told(query("plain"), ("model", 500.0, 0.0))
     hits = tuple(replace(cost, hit=True) for cost in served.evaluation.steps)
     hit = replace(served, evaluation=replace(served.evaluation, steps=hits))

@@ -38,7 +38,7 @@ from prefect_tune.optimizers.search.improvement import (
 @given(st.one_of(st.floats(-1000, 10), st.floats(-1e9, -1000)))
 @example(np.nextafter(-1e4, -np.inf))
 @example(np.nextafter(-1.0, -np.inf))
-def test_log_improvement_agrees_with_eighty_digits(u: float) -> None:
+def test_log_improvement_agrees_with_a_computation_in_eighty_digits(u: float) -> None:
     with mpmath.workdps(80):
         expected = float(mpmath.log(mpmath.npdf(u) + mpmath.mpf(u) * mpmath.ncdf(u)))
     assert float(log_standard_improvement(u)) == pytest.approx(expected, abs=1e-7, rel=1e-12)
@@ -89,7 +89,7 @@ def test_gradients_of_augmented_improvement_agree_with_differences(n_constraints
 
 @settings(max_examples=25)
 @given(st.floats(-30, 30), st.floats(1e-5, 10), st.floats(-5, 5))
-def test_log_improvement_agrees_with_hutter_et_al_2009_in_many_digits(v, deviation, best) -> None:
+def test_log_improvement_agrees_with_hutter_et_al_2009_to_many_digits(v, deviation, best) -> None:
     """Equation 2. Digits lost from the mean are magnified v times."""
     mean = best - v * deviation
     with mpmath.workdps(400):

@@ -166,7 +166,7 @@ def test_samples_and_neighbors_stay_in_the_restricted_space() -> None:
     assert not table.may_be_proposed(outside).any()
 
 
-def test_steps_far_beyond_the_unit_interval_are_reflected_twice() -> None:
+def test_steps_beyond_the_unit_interval_are_reflected_into_the_interval() -> None:
     steps = np.array([-0.25, 1.25, 2.25, -3.5])
     assert reflected(steps).tolist() == [0.25, 0.75, 0.25, 0.5]
 

@@ -253,7 +253,7 @@ def test_text_codes_are_split_only_at_double_slashes() -> None:
     assert named == {"LAB", "ICD//E11"}
 
 
-def test_codes_that_merely_begin_like_a_birth_are_ordinary_events() -> None:
+def test_codes_that_merely_begin_like_a_birth_code_are_ordinary_events() -> None:
     X = of_both("MEDS_BIRTHPLACE")
     found = as_frame(EventWindows(levels="code").fit(X), X)
     assert list(found["MEDS_BIRTHPLACE: count"]) == [1, 1]

@@ -119,5 +119,5 @@ def test_growth_of_the_catalog_does_not_change_the_space_of_a_study(monkeypatch)
         replace(FLASH, steps=(Step("more", (NEW, replace(NEW, id="b"))), *FLASH.steps)),
     ],
 )
-def test_every_other_change_of_a_space_changes_the_digest(space) -> None:
+def test_changed_or_removed_algorithms_and_added_steps_change_the_digest_of_a_space(space) -> None:
     assert PROBLEM.as_started(space).digest != FLASH.digest

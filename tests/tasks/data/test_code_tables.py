@@ -105,7 +105,7 @@ def test_cycle_of_parent_codes_is_refused_only_among_codes_in_the_data(tmp_path)
 @pytest.mark.parametrize(
     "columns", [{"description": ["first"]}, {"code": ["A"], "parent_codes": ["B"]}]
 )
-def test_code_table_with_other_columns_is_ignored_with_a_note(tmp_path, columns) -> None:
+def test_code_table_without_the_expected_columns_is_ignored_with_a_note(tmp_path, columns) -> None:
     dataset = meds(tmp_path / "meds", pa.table(columns))
     assert dataset.X.code_table is None
     assert any("codes.parquet" in note for note in dataset.notes)

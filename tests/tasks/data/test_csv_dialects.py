@@ -56,7 +56,7 @@ def test_separators_and_encodings_are_recognized(tmp_path, separator, encoding) 
         "a,b\n1,2;3\n",
     ],
 )
-def test_other_separators_inside_fields_do_not_break_commas(tmp_path, text) -> None:
+def test_comma_is_recognized_despite_other_separators_inside_fields(tmp_path, text) -> None:
     assert list(read(tmp_path, text)) == list(pd.read_csv(io.StringIO(text)))
 
 

@@ -96,7 +96,7 @@ def test_table_format_with_deleted_rows_is_refused(tmp_path, log, kind) -> None:
             read(tmp_path, format=chosen)
 
 
-def test_parts_may_differ_in_order_types_and_columns(tmp_path) -> None:
+def test_parts_of_a_table_may_differ_in_order_types_and_columns(tmp_path) -> None:
     parts = [table()[:50], table()[50:100].iloc[:, ::-1], table()[:0], table()[100:]]
     for i, part in enumerate(parts):
         written(part, tmp_path / f"{i}.csv")

@@ -162,7 +162,7 @@ def test_rows_in_another_form_have_the_same_ids_and_side(form: str) -> None:
     assert 30 < sum(sides[0].values()) < 90
 
 
-def test_only_new_rows_have_new_ids_in_the_identity_columns() -> None:
+def test_identity_columns_stay_the_same_if_only_new_rows_have_new_ids() -> None:
     one, other = (of_frame(known_rows(seed=seed).drop(columns="number")) for seed in (1, 2))
     columns = identity_columns(one)
     assert settled_columns(one, other, columns) == columns
@@ -170,7 +170,7 @@ def test_only_new_rows_have_new_ids_in_the_identity_columns() -> None:
     assert settled_columns(of_frame(known_rows()), of_frame(half), columns) == columns
 
 
-def test_key_decides_which_rows_are_the_same() -> None:
+def test_row_ids_depend_only_on_the_key_if_a_key_is_given() -> None:
     frame = table().assign(visit=np.arange(150) // 2, part=np.arange(150) % 2)
     keyed = {"key": ("visit", "part")}
     one = of_frame(frame, **keyed)

@@ -58,7 +58,7 @@ def test_times_are_read_in_every_notation(values, how, texts) -> None:
         (["2020-13-01", "2020-01-01"], "'2020-13-01'"),
     ],
 )
-def test_error_names_values_that_are_not_times_and_the_rows(values, named) -> None:
+def test_values_that_are_not_clear_times_are_refused_with_a_reason(values, named) -> None:
     with pytest.raises(BadInput, match=named, check=lambda e: (e.option, e.value) == ("time", "t")):
         read(values)
 

@@ -183,7 +183,7 @@ def test_columns_of_a_table_have_effects_and_dependence() -> None:
     assert day["value"].is_unique
 
 
-def test_rare_classes_are_not_named_unless_there_are_two() -> None:
+def test_rare_classes_are_named_only_if_there_are_just_two_classes() -> None:
     y = np.repeat([0, 1, 2], [10, 9, 30])
     assert named_classes(y, 3, fewest=10).tolist() == [2, 0]
     assert named_classes(y, 3, fewest=1).tolist() == [2, 0, 1]

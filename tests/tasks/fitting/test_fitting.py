@@ -92,7 +92,7 @@ def test_different_choices_have_different_keys_and_estimators_share_no_object() 
     assert choices[3].random_state is None
 
 
-def test_number_of_classes_sets_a_value_and_is_not_stored_with_a_matrix() -> None:
+def test_number_of_classes_decides_a_value_and_is_not_stored_with_a_matrix() -> None:
     boosting = admm.CLASSIFY.algorithm("gradient_boosting")
     two, three = (replace(SUMMARY, n_classes=n) for n in (2, 3))
     fitted = [recipe_of(boosting, summary, loss="exponential") for summary in (two, three)]
@@ -159,7 +159,7 @@ REPAIRS = "prefect_tune.tasks.catalogue.construction.REPAIRS"
         (OWN, [f"prefect_tune {digest_of_own(OWN)}", *SOLVERS, SKLEARN]),
     ],
 )
-def test_versions_of_all_deciding_libraries_are_in_the_key(path, versions) -> None:
+def test_versions_of_all_relevant_libraries_are_in_the_key(path, versions) -> None:
     assert library_of(path, lambda: None).split(", ") == versions
 
 

@@ -123,7 +123,7 @@ def test_study_does_not_resume_curves_recorded_with_another_metric(context) -> N
     assert came.curve != begun.curve
 
 
-def test_cost_of_a_checkpoint_is_the_sum_over_all_partial_trainings(context, monkeypatch) -> None:
+def test_cost_of_a_checkpoint_is_the_sum_over_all_partial_runs(context, monkeypatch) -> None:
     monkeypatch.setattr(training, "perf_counter", count().__next__)  # all takes one second
     begun = train(context, "mlp", 5)
     lose_predictions(context, begun)
@@ -178,7 +178,7 @@ def test_interrupted_training_resumes_from_a_checkpoint(tmp_path, context, monke
     assert results(ended) == results(straight(tmp_path, "mlp"))
 
 
-def test_infinite_loss_ends_a_training_and_the_best_epoch_is_used(tmp_path) -> None:
+def test_infinite_loss_ends_training_and_the_best_epoch_is_used(tmp_path) -> None:
     context = epoch_context(tmp_path, numbers=True)
     ended = train(context, "growing")
     n = len(ended.curve)

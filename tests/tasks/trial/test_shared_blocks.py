@@ -192,7 +192,7 @@ def test_concurrent_workers_compute_shared_blocks_once(context, X, made) -> None
 
 
 @pytest.mark.parametrize("has_parents", [False, True])
-def test_levels_that_need_parents_change_only_if_codes_have_parents(has_parents) -> None:
+def test_levels_that_need_parents_are_replaced_if_codes_have_no_parents(has_parents) -> None:
     """A table of descriptions alone names no parents."""
     X = histories(range(9))
     if not has_parents:

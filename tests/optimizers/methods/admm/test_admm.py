@@ -115,7 +115,7 @@ def at(k: int, kind: str = "x", x: float = 0.5, name: str = "a") -> Configuratio
     return Configuration.of(TWO, (name,), [{"a_k": k, "b_kind": kind, "c_x": x}])
 
 
-def test_move_stores_the_tuned_values_and_accumulates_the_dual() -> None:
+def test_move_stores_the_tuned_values_and_accumulates_the_dual_variable() -> None:
     here, state = Positions(TWO, 1.0), AdmmState()
     assert here.at(state, ("a",)) == at(3)
     here.move(state, at(6, "z", 0.25))
@@ -133,7 +133,7 @@ def test_move_stores_the_tuned_values_and_accumulates_the_dual() -> None:
     assert here.at(state, ("a",)) == at(6, "z", 0.25)
 
 
-def test_integer_penalty_is_the_squared_distance_and_categories_have_none() -> None:
+def test_integer_penalty_is_the_squared_distance_and_categories_have_no_penalty() -> None:
     state, search = AdmmState(), GaussianSearch(TWO)
     tables = Positions(TWO, 2.0).penalties(state, search, ("a",))
     assert list(tables) == [0]
@@ -353,7 +353,7 @@ def test_each_model_is_first_run_without_preprocessing_and_the_best_model_is_tun
     assert set(seen[n + 2 :]) == {("none", "none", "random_forest")}
 
 
-def test_first_path_is_the_simplest_or_most_like_plain_naive_bayes() -> None:
+def test_first_path_is_the_simplest_path_or_the_closest_to_plain_naive_bayes() -> None:
     scales = (Algorithm(id="unit", estimator="x.Unit"), Algorithm(id="none"))
     models = (Algorithm(id="lda", estimator="x.Lda"), Algorithm(id="gaussian_nb", estimator="x.N"))
     for space, simplest in (
@@ -380,7 +380,7 @@ def test_new_path_is_tried_with_defaults_and_then_with_random_values() -> None:
     assert values[0] not in values[1:]
 
 
-def test_evaluations_per_iteration_grow_to_a_bound_and_start_small_in_small_budgets() -> None:
+def test_evaluations_per_iteration_grow_to_a_bound_and_start_low_with_small_budgets() -> None:
     optimizer = Admm(counted_space((3, 4)), 0, UNIT, variant="paper")
     efforts = []
     for t in range(9):

@@ -95,7 +95,7 @@ def test_space_smaller_than_the_initial_design_is_trained_to_the_end() -> None:
         optimizer.ask(Budget())
 
 
-def test_unaffordable_epochs_end_the_search_and_resumed_trainings_count_as_thawed() -> None:
+def test_unaffordable_epochs_end_the_search_and_resumed_configurations_count_as_thawed() -> None:
     optimizer = bapi(n_first=4)
     assert len([*islice(Simulation(optimizer, partial(power_law, optimizer)).ends(), 5)]) == 5
     with pytest.raises(SpaceExhausted, match="too small for"):
@@ -106,7 +106,7 @@ def test_unaffordable_epochs_end_the_search_and_resumed_trainings_count_as_thawe
     assert optimizer.decisions["thawed"] == 1
 
 
-def test_best_training_is_completed_even_if_nothing_can_improve() -> None:
+def test_best_configuration_is_completed_even_if_no_improvement_is_possible() -> None:
     optimizer = bapi(n_first=4)
 
     def outcome(query: Query) -> Evaluation:

@@ -35,7 +35,7 @@ def model(seconds: float, *, hit: bool = False) -> StepCost:
     return StepCost("model", 0, seconds, 0.0, hit, "key")
 
 
-def test_partial_trainings_are_joined_with_the_least_loss_so_far() -> None:
+def test_partial_training_runs_are_joined_with_the_least_loss_so_far() -> None:
     curves = curves_from(
         stretch(0, B, [9.0, 8.0]),
         stretch(1, A, [5.0, 7.0, 4.0, 6.0]),
@@ -52,7 +52,7 @@ def test_partial_trainings_are_joined_with_the_least_loss_so_far() -> None:
     assert (infinite.epochs, infinite.losses) == ((1, 2), (9.0, 8.0))
 
 
-def test_running_training_is_pending_and_a_full_fit_counts_as_all_epochs() -> None:
+def test_running_trial_is_pending_and_a_full_fit_counts_as_all_epochs() -> None:
     one = curve(stretch(0, A, [9.0, 8.0]), Trial(1, Query(A, epochs=6)))
     assert (one.is_pending, one.done, one.target, one.is_closed) == (True, 2, 6, False)
     new = curve(Trial(0, Query(A)))

@@ -57,7 +57,7 @@ def planning(*pending: Trial, new: Sequence[Configuration]) -> Planning:
     return Planning(curves, learner.inputs.encode(new), learner, belief, best=best, epsilon=1.0)
 
 
-def test_running_training_reduces_the_gain_of_similar_configurations() -> None:
+def test_running_configuration_reduces_the_gain_of_similar_configurations() -> None:
     """A near copy of the running configuration has an equal gain alone, but adds almost no gain."""
     first, twin = net(0.2, 0.9), net(0.2, 0.901)
     alone = planning(new=[first, twin]).improvement(4, 0)[0].gains()
@@ -159,11 +159,11 @@ def test_horizon_shrinks_with_the_budget_and_the_last_entry_is_clipped() -> None
         ),
     ],
 )
-def test_plan_contains_only_trainings_of_at_least_one_quantum(known, plan) -> None:
+def test_plan_contains_only_training_runs_of_at_least_one_quantum(known, plan) -> None:
     assert planned(TRIO, 100.0, **known) == plan
 
 
-def test_most_uncertain_training_is_planned_if_nothing_can_improve() -> None:
+def test_most_uncertain_configuration_is_planned_if_no_improvement_is_possible() -> None:
     hopeless = improvement(np.array([-99.0, -99.0, -99.0]), W12[1], np.eye(3))
     zeros = np.zeros(3, dtype=int)
     which = Prospects(zeros, zeros, np.ones(3, dtype=bool), np.ones(3), lambda _: 10, 10)
@@ -222,7 +222,7 @@ RESUMED = Trial(3, Query(KNOWN, epochs=4))  # 3 seconds an epoch
         (None, 2, (), 3, {12.0: 2}),
     ],
 )
-def test_affordable_epochs_exclude_pending_trainings_and_other_workers(
+def test_affordable_epochs_exclude_pending_trials_and_other_workers(
     which: Configuration | None,
     target: int,
     pending: tuple[Trial, ...],
@@ -280,7 +280,7 @@ SECOND, BEST, LAST = trained(0, 0.1, 9, 8), trained(1, 0.2, 9, 7), trained(2, 0.
         ((SECOND, BEST), False, Promote(at(0.2), 6)),
     ],
 )
-def test_rung_ranks_trainings_once_all_results_are_in(trials, may_begin, step: Step) -> None:
+def test_rung_ranks_configurations_once_all_results_are_in(trials, may_begin, step: Step) -> None:
     assert THREE.next(curves_from(*trials), may_begin=may_begin) == step
 
 
@@ -419,9 +419,7 @@ def test_tolerance_follows_the_spread_of_losses_if_the_metric_has_no_range(plans
     assert plans[-1].epsilon == pytest.approx(0.003 * 100)
 
 
-def test_waiting_configurations_are_not_planned(
-    plans: list[Planning],
-) -> None:
+def test_waiting_configurations_are_not_planned(plans: list[Planning]) -> None:
     """Eight of nine results are in; the idle worker must not resume a waiting configuration."""
     optimizer = bapi(n_first=9)
     for number in range(9):
@@ -435,7 +433,7 @@ def test_waiting_configurations_are_not_planned(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("deviation", "are_stopped"), [(1e6, False), (1.0, True)])
-def test_deviation_of_the_predicted_outcome_decides_which_trainings_stop(
+def test_deviation_of_the_predicted_outcome_decides_whether_training_stops(
     monkeypatch: pytest.MonkeyPatch, deviation: float, are_stopped: bool
 ) -> None:
     """The present prediction at the last epoch has a deviation of 1."""

@@ -118,7 +118,7 @@ def test_configuration_that_fails_on_all_rows_is_not_the_incumbent() -> None:
     assert position(optimizer.incumbent.query)[0] != 0.42
 
 
-def test_first_design_promotes_the_best_half_unless_no_better_than_chance() -> None:
+def test_first_design_begins_on_the_smallest_subset_and_promotes_the_best_configurations() -> None:
     def outcome(query: Query) -> Outcome:
         (x,) = position(query)
         return (x if x < 0.3 else 10.0 if x < 0.5 else 50.0), 1.0
