@@ -133,7 +133,7 @@ def kill(pid: int) -> None:
 
 
 def command_line(process: psutil.Process) -> list[str]:
-    """Return the words of a process; empty if it has ended."""
+    """Return the command line of a process as words; empty if the process has ended."""
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:

@@ -66,8 +66,8 @@ def blurred(loss: float | None, query: Query, share: float, width: float = 10.0)
 class Simulation:
     """Workers that get trials as they become free, on a simulated clock.
 
-    No trial is begun after the limit of seconds or trials. With a real clock, asks are measured,
-    and take simulated seconds too unless they are free.
+    No trial is begun after the limit of seconds or trials. With a real clock, the duration of asks
+    is measured and, unless asks are free, added to the simulated time.
     """
 
     optimizer: Optimizer

@@ -69,7 +69,7 @@ C = Float("C", (1e-3, 1e3), log=True, default=1.0)
 
 
 def mixed_space() -> Space:
-    """Return two steps with 2 x 3 paths, conditions, a forbidden pair, log scales and integers."""
+    """Return a space of 2 x 3 paths, with conditions, a forbidden pair, log scales and integers."""
     kernel = ConfigurationSpace(
         space=[
             C,
@@ -87,7 +87,7 @@ def mixed_space() -> Space:
 
 
 def ordered_space(n: int = 3) -> Space:
-    """Return up to four steps in any order, each idle or a scaler, and two models."""
+    """Return a space of two models after up to four steps in any order, each idle or a scaler."""
     names = "abcd"[:n]
     steps = order_step(*names), *(Step(name, (NONE, algorithm("scale"), POWER)) for name in names)
     return Space("ordered", (*steps, Step("model", (algorithm("tree"), BAYES))))
@@ -131,7 +131,7 @@ def finite_space() -> Space:
 
 
 def sparse_space() -> Space:
-    """Return a step with sparse output, a step that may densify, and a model of dense data."""
+    """Return a space of a step with sparse output, a step that may densify, and a dense model."""
     dense = algorithm("dense", flags=Flags(output="dense"))
     picky = algorithm("picky", flags=Flags(accepts_sparse=False))
     return Space(

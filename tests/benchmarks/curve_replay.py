@@ -144,7 +144,7 @@ class Figures:
 
     @classmethod
     def of(cls, runs: Sequence[Run], table: Table) -> "Figures":
-        """Return figures of at least one run."""
+        """Return the figures of one or more runs."""
         best = float(table.losses.min())
         reached = [dict(zip(r.rows, r.epochs, strict=True)) for r in runs]  # epochs only grow
         n_begun, n_epochs = np.mean([[len(r), sum(r.values())] for r in reached], axis=0)

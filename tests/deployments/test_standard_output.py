@@ -85,7 +85,7 @@ def test_run_writes_only_the_result_to_standard_output(server, own_home, studied
 
 @pytest.mark.full
 @pytest.mark.usefixtures("studied")
-def test_other_commands_write_only_results_to_standard_output(server, data, own_home) -> None:
+def test_commands_except_run_write_only_results_to_standard_output(server, data, own_home) -> None:
     program = """
 import os, sys
 from prefect_tune.deployments.cli.command import main

@@ -39,7 +39,7 @@ def labels_of(picture: str) -> list[str]:
 
 
 def main() -> None:
-    """Draw the chart, run the demo, leave its server up, and take the pictures."""
+    """Draw the chart, run the demo, leave the server running, and take the pictures."""
     (PICTURES / "benchmark.svg").write_text(benchmark_chart())
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         home = Path(folder)

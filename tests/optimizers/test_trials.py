@@ -220,7 +220,7 @@ def test_unit_of_losses_does_not_change_frequencies(risks: np.ndarray, slope: fl
     assert best_frequencies(slope * risks) == pytest.approx(best_frequencies(risks))
 
 
-def test_first_member_has_the_least_risk_and_further_members_follow_by_share():
+def test_first_member_has_the_least_risk_and_later_members_complement_earlier_members():
     risks = np.array([[0.3, 0.3, 0.3, 0.3], [0.0, 0.9, 0.9, 0.9], [0.9, 0.2, 0.2, 0.9]])
     assert frequencies_of_few(risks, 1) == pytest.approx([1, 0, 0])
     assert frequencies_of_few(risks, 2) == pytest.approx([0.5, 0, 0.5])

@@ -122,7 +122,7 @@ def test_lease_lasts_until_the_holder_dies_whatever_the_clock_says(
 
 
 def put_and_die(address: StoreAddress) -> None:
-    """Be killed once everything is written but not moved to its place."""
+    """Write a record, and be killed just before its folder is moved into place."""
     Path.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     ArtifactStore(address).records.put("data/x", {"v": canonical(np.arange(9))}, mappable=True)
 

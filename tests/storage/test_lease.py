@@ -99,7 +99,7 @@ def test_process_is_identified_by_boot_pid_and_start_whatever_the_clock_says(
 
 @pytest.mark.slow
 def test_process_start_does_not_depend_on_the_program_name() -> None:
-    """In /proc, the name stands in parentheses and may itself contain parentheses and blanks."""
+    """In /proc, the program name is in parentheses, and may contain parentheses and spaces."""
     rename = "open('/proc/self/comm', 'w').write(') S 1 (x'); print(flush=True); input()"
     command = [sys.executable, "-c", rename]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

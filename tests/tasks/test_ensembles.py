@@ -119,7 +119,7 @@ def enumerated(loss: Callable, n_models: int, draws: list[tuple[int, ...]]) -> n
 def test_weights_agree_with_an_enumeration_of_all_resamples(
     share: float, expected: list[float]
 ) -> None:
-    """20,000 bootstraps are accurate to 0.005, which is at least four standard errors."""
+    """Weights from 20,000 bootstraps are accurate to 0.005, at least four standard errors."""
     draws = list(product(range(4), repeat=round(4 * share)))
     exact = enumerated(lambda m, drawn: sum(WRONG[m, i] for i in drawn), 3, draws)
     assert exact == pytest.approx(expected, abs=1e-6)

@@ -8,10 +8,10 @@ Needs `prefect-tune[boosting]`. The candidates of the modern spaces have equal n
 model: the default of the simplest path, and draws from the prior. Each candidate is cross-validated
 on some rows of each table, with three folds and at most 8 CPU seconds. A portfolio is picked
 greedily by normalized regret (0 for the best candidate of a table, 1 for the median candidate):
-each pick lowers the mean regret of the best pick so far most per second. A portfolio is judged on a
-table left out of it; related tables, whose names begin alike (`cal_housing`, `cal_housing_reg`),
-are left out together. A second portfolio of each space is made and judged without the models of
-XGBoost and CatBoost, which may be missing.
+each pick gives the largest decrease, per second, of the mean regret of the best pick so far. A
+portfolio is judged on a table left out of it; related tables, whose names begin alike
+(`cal_housing`, `cal_housing_reg`), are left out together. A second portfolio of each space is made
+and judged without the models of XGBoost and CatBoost, which may be missing.
 
 The portfolio of the space `events` is made in the same way from event sets, with all rows of each
 set. Candidates for events are of three kinds: the defaults; LightGBM and logistic regression after

@@ -30,7 +30,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of comparing a part of two observations.
+    """The result of comparing one part of two observations.
 
     Attributes:
         unexpected: Differences that no pattern allows.

@@ -15,7 +15,7 @@ STAGES = (0.25, 0.5, 1.0)
 
 @dataclass(frozen=True)
 class Task:
-    """A table to learn from within some seconds.
+    """A table to learn from within a time limit.
 
     Attributes:
         train: Parquet file of the training rows.

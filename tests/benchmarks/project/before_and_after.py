@@ -5,7 +5,7 @@
     tests/benchmarks/run project/before_and_after --except 'asks/admm:units=raw/*'
 
 Both sides run on this machine in the same run. The old side runs in a git worktree with a separate
-environment, removed at the end unless `--keep` names a folder; a kept folder is used again. The
+environment, removed at the end unless `--keep` names a folder; a kept folder is reused. The
 comparison covers, bit for bit:
 
 - asks: 40 proposals of every method and variant on three worlds (`observed_behavior.asks`)

@@ -154,7 +154,7 @@ def test_bash_completes_names_of_studies(home) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", ["zsh", pytest.param("fish", marks=pytest.mark.full)])
-def test_completion_in_other_shells_shows_the_purpose_of_methods(home, shell) -> None:
+def test_completion_in_zsh_and_fish_shows_the_purpose_of_methods(home, shell) -> None:
     script = CommandLine(home)("completion", shell).stdout
     variable = f"_PREFECT_TUNE_COMPLETE={shell}_complete"
     assert variable in script

@@ -65,7 +65,7 @@ def test_best_estimator_is_the_exported_model_and_can_be_pickled(fitted) -> None
     assert steps[0] == steps[1]
 
 
-def test_fit_on_other_rows_extends_a_study_only_on_the_stored_rows() -> None:
+def test_fit_with_new_rows_extends_a_study_only_if_told_to_use_the_stored_rows() -> None:
     search(study="own", trials=1).fit(*rows())
     X, y = rows(seed=1)
     with pytest.raises(BadInput, match="stored"):
@@ -157,7 +157,7 @@ def test_holdout_gives_one_split_and_repeated_strings_are_categories() -> None:
 
 
 def test_rows_of_a_group_stay_in_one_fold() -> None:
-    """Each group has similar rows, and its class can be learned only from its own rows."""
+    """Rows of a group are similar, and only rows of the same group reveal the class."""
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(30), 12)
     X = rng.normal(size=(30, 4))[group] + 1e-3 * rng.normal(size=(360, 4))

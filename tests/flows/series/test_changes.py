@@ -42,7 +42,7 @@ def test_added_and_removed_rows_are_counted(old, new, changes) -> None:
     assert changes_between(data(old), data(new)) == changes
 
 
-def test_rows_with_another_target_are_counted() -> None:
+def test_rows_with_a_changed_target_are_counted() -> None:
     for frame in (ROWS, ROWS.assign(target=np.arange(60.0))):
         other = frame.copy()
         other.loc[:6, "target"] = frame["target"].to_numpy()[::-1][:7]

@@ -80,7 +80,7 @@ def test_failures_and_violations_are_bad_and_a_share_of_many_results_is_good() -
 
 
 def first_numbers(values: list[float], losses: list[float], random_share: float) -> np.ndarray:
-    """Return the first numbers of 30 new configurations after results at given first numbers."""
+    """Return the first number of each of 30 configurations proposed after losses at `values`."""
     optimizer = make()
     rng = np.random.default_rng(3)
     for number, (value, loss) in enumerate(zip(values, losses, strict=True)):

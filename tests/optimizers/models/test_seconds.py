@@ -65,7 +65,7 @@ def costs(*trials: Trial) -> Costs:
 
 
 def test_regression_solves_the_weighted_normal_equations() -> None:
-    """The prior adds one row per weight to least squares weighted by the noise."""
+    """For each weight, the prior adds a row to the least-squares problem."""
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(8), rng.normal(size=(8, 2))])
     y = X @ [1.0, 2.0, -1.0] + 0.1 * rng.normal(size=8)
@@ -151,7 +151,7 @@ PILOT = Pilot(
 
 
 def test_pilot_with_the_fewest_trees_predicts_the_seconds_of_many_trees() -> None:
-    """Ten trees take 0.1 s on 1,000 rows, and 0.5 s on 5,000 rows to predict."""
+    """Ten trees take 0.1 s to fit on 1,000 rows, and 0.5 s to predict 5,000 rows."""
     many = query("forest", trees=1000)
     cheap = cheap_configuration(SPACE, many.configuration)
     assert cheap == query("forest", trees=10).configuration

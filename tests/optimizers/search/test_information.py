@@ -90,7 +90,7 @@ def test_gradients_of_augmented_improvement_agree_with_differences(n_constraints
 @settings(max_examples=25)
 @given(st.floats(-30, 30), st.floats(1e-5, 10), st.floats(-5, 5))
 def test_log_improvement_agrees_with_hutter_et_al_2009_to_many_digits(v, deviation, best) -> None:
-    """Equation 2. Digits lost from the mean are magnified v times."""
+    """Equation 2. A rounding error of the mean is magnified v times."""
     mean = best - v * deviation
     with mpmath.workdps(400):
         m, s, f = map(mpmath.mpf, (mean, deviation, best))
@@ -313,7 +313,7 @@ def test_vectorized_information_gain_equals_the_loops(n: int, seed: int) -> None
 
 
 def test_inconsistent_covariances_leave_at_least_the_noise() -> None:
-    """The representers explain more of the outcome than its variance without noise."""
+    """The representers explain more than the noise-free variance of the outcome."""
     minimizer, latents, noise = of_difference(0.0, 0.99, 512)
     latents = replace(latents, cross=2 * latents.cross)
     gain = information_gain(minimizer, latents, np.ones((1, 1)), noise)[0, 0]

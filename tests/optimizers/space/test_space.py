@@ -114,7 +114,7 @@ IGNORING = ignoring_space()
 
 @st.composite
 def spaces(draw) -> Space:
-    """Two to four steps before a model; any later step may ignore an earlier step."""
+    """Spaces of two to four steps before a model; any later step may ignore an earlier step."""
 
     def made(name: str, earlier: list[str]) -> Algorithm:
         ignores = st.lists(st.sampled_from(earlier), unique=True) if earlier else st.just([])

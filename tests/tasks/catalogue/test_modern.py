@@ -184,7 +184,7 @@ def test_columns_with_many_categories_are_reduced_for_histograms() -> None:
 
 
 def aggregated(min_frequency: int, aggregation: str) -> tuple[list[str], list[list[float]]]:
-    """Return codes and matrix of three rows: two patients, and an earlier row of the first."""
+    """Return codes and matrix of two patients, with an earlier row of the first patient."""
     day = pd.Timestamp(2020, 1, 1)
     seen = [(1, day, "A", 2.0), (1, day + pd.Timedelta(days=1), "A", np.nan), (1, day, "B", -1.0)]
     never = [(1, pd.NaT, "SEX", np.nan), (2, pd.NaT, "SEX", np.nan)]

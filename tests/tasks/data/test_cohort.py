@@ -37,7 +37,7 @@ def rows_of(cohort: Cohort) -> tuple[EventRows, np.ndarray]:
 
 
 def error_of(X: EventRows, y: np.ndarray, aggregation: str, threshold: int) -> float:
-    """Return the percentage of errors in the second half, by a model fitted to the first half."""
+    """Return the percentage of errors in the second half, for a model fitted to the first half."""
     linear = LogisticRegression(max_iter=1000, C=3)
     first, second = np.split(np.arange(len(y)), 2)
     model = make_pipeline(EventAggregation(threshold, aggregation), MaxAbsScaler(), linear)

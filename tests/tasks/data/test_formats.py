@@ -70,7 +70,7 @@ def as_meds(folder: Path, *, is_older: bool = False) -> Path:
 
 
 def as_table(folder: Path) -> Path:
-    """Return the stream with one date among times, in any order."""
+    """Return the events of `stream` in random order, with one date among the times."""
     log = stream().replace({"2020-01-05T23:59:59.999999": "2020-01-05"})
     log = log.sample(frac=1, random_state=0)
     log = log[log["code"] != "MEDS_BIRTH"].rename(columns={"subject_id": "Patient_ID"})
@@ -312,7 +312,7 @@ def test_error_names_the_cause_of_unusable_events(tmp_path, write, options, name
 def test_all_parts_of_an_omop_table_use_the_same_value_column(
     tmp_path, name, columns, values
 ) -> None:
-    """A measured zero is used as a value, unlike a quantity of zero in all parts of the table."""
+    """Zero counts as a value, unless a quantity is zero in all parts of the table."""
     of = name.split("_", maxsplit=1)[0]
     date = "drug_exposure_start_date" if of == "drug" else f"{of}_date"
     (tmp_path / name).mkdir()

@@ -107,7 +107,7 @@ def test_each_patient_stays_on_the_same_side_of_the_split() -> None:
     assert (study_split(half, 3, 0.2, 5, fixed=()).fold == TEST).tolist() == is_test[200:].tolist()
 
 
-def test_given_or_newest_test_rows_are_not_replaced_by_the_hash() -> None:
+def test_given_or_newest_test_rows_do_not_depend_on_row_ids() -> None:
     data, is_test = of_frame(table()), np.arange(150) < 30
     given_test = study_split(replace(data, is_test=is_test), 3, None, 0, fixed=())
     assert ((given_test.fold == TEST) == is_test).all()

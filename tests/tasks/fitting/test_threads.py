@@ -44,7 +44,7 @@ def declared() -> list[Any]:
 
 
 def rows(*, is_table: bool) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
-    """Return rows, targets and weights such that every order of summation gives another sum."""
+    """Return rows, targets and weights such that each order of summation gives a different sum."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, P)).astype(np.float32)
     X[:, 3:] *= rng.random((N, P - 3)) < 0.1

@@ -246,7 +246,7 @@ def test_bootstraps_draw_from_all_rows_for_means_and_within_classes_otherwise() 
     assert (by_area[:, 2:].sum(axis=1) == 29).all()
 
 
-def test_undefined_bootstrap_takes_the_value_of_the_fold() -> None:
+def test_loss_of_the_fold_replaces_undefined_losses_of_bootstraps() -> None:
     y = np.array([1.0, 5.0])
     predicted = Predictions(np.array([1.5, 4.0]))
     metric = metric_named("r2")

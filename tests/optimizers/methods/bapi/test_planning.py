@@ -58,7 +58,7 @@ def planning(*pending: Trial, new: Sequence[Configuration]) -> Planning:
 
 
 def test_running_configuration_reduces_the_gain_of_similar_configurations() -> None:
-    """A near copy of the running configuration has an equal gain alone, but adds almost no gain."""
+    """Two similar configurations have equal gains; while one runs, the other has almost no gain."""
     first, twin = net(0.2, 0.9), net(0.2, 0.901)
     alone = planning(new=[first, twin]).improvement(4, 0)[0].gains()
     assert alone[5] == pytest.approx(alone[6], rel=0.01)
