@@ -102,9 +102,7 @@ def test_weight_of_a_prior_follows_from_the_spread_of_loss_pairs_around_a_line()
 @pytest.mark.parametrize(
     ("new", "is_dropped"), [((1, 2, 3, 4), False), ((4, 3, 2, 1), True), ((2, 4, 1, 3), True)]
 )
-def test_prior_that_ranks_configurations_differently_is_dropped(
-    new: tuple[int, ...], is_dropped: bool
-) -> None:
+def test_prior_with_a_different_ranking_is_dropped(new: tuple[int, ...], is_dropped: bool) -> None:
     older = np.array([1.0, 2.0, 3.0, 4.0])
     transfer = Transfer.of(list(zip(older, new, strict=True)), older)
     assert transfer.is_dropped == is_dropped

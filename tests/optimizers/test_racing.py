@@ -446,7 +446,7 @@ def test_half_of_the_seconds_go_to_first_rungs() -> None:
 
 
 def ran_further(*constraints: Constraint) -> Racing:
-    """Promote four of eight configurations to four times the rows, and one of the four to all rows."""
+    """Promote four of eight configurations to four times the rows, and one of these to all rows."""
     losses = [20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4)]
     optimizer = on_rung(*losses, objective=replace(RUNGS, constraints=constraints))
     short = Budget(seconds_spent=1000.0, seconds_left=12.0)
