@@ -165,7 +165,7 @@ def started_in(folder: Path) -> dict[str, int]:
 
 
 def return_twice() -> str:
-    """Return in the process and in a copy of it."""
+    """Return twice: in the process, and in a copy of the process."""
     if (pid := os.fork()) == 0:
         return "copy"
     os.waitpid(pid, 0)

@@ -156,7 +156,7 @@ def counted_space(counts: tuple[int, ...], n_hyperparameters: int = 1) -> Space:
 
 
 def one_hot_paths(counts: tuple[int, ...]) -> np.ndarray:
-    """Return all paths, the first step most significant."""
+    """Return all paths as one-hot rows, sorted by the first step first."""
     blocks = [np.eye(n) for n in counts]
     return np.array([np.concatenate(rows) for rows in product(*blocks)])
 

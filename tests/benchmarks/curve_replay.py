@@ -166,7 +166,7 @@ def mean_ranks(
     Args:
         of_tables: Figures by table and method.
         share: Share of the budget, a value of `AT`.
-        by: `regrets` or `tests`.
+        by: Figures to rank, `regrets` or `tests`.
     """
     ranks = []
     for of_methods in of_tables.values():

@@ -70,7 +70,7 @@ def commands() -> list[str]:
 
 
 def files(*documents: Document) -> dict[str, str]:
-    """Return the files shown as programs, by name."""
+    """Return the files that are shown as programs, by name."""
     blocks = [block for d in documents for block in d.blocks("python")]
     return {named.group(1): block for block in blocks if (named := _FILE.match(block))}
 

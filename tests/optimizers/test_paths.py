@@ -146,7 +146,7 @@ def test_cached_steps_depend_on_the_chosen_order() -> None:
 
 
 def test_path_costs_equal_predictions_of_the_cost_model() -> None:
-    """`Costs` predicts the whole evaluation without anything cached."""
+    """`Costs` predicts the seconds of the whole evaluation with an empty cache."""
     space, rng = mixed_space(), np.random.default_rng(0)
     costs = Costs(space, Objective(n_rows=64_000, n_held_out=20_000, n_folds=3))
     for number in range(20):

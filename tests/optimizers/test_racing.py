@@ -390,7 +390,7 @@ def goes_on(optimizer: Racing, loss: float) -> bool:
     return ask(optimizer).subset == 1
 
 
-def test_margin_is_the_fold_spread_and_later_the_error_of_subsets() -> None:
+def test_margin_is_the_spread_of_folds_and_later_the_error_of_subsets() -> None:
     optimizer = with_promoted_incumbent()
     assert not goes_on(optimizer, 24.1)
     tell(optimizer, 90.0)

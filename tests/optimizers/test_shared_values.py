@@ -146,7 +146,7 @@ def test_values_are_varied_on_the_cheapest_models_of_two_families() -> None:
 
 
 def tried(space: Space, known: list[Configuration], **options: bool) -> list[Configuration]:
-    """Return the proposals after the known configurations, until each value was tried."""
+    """Return the proposals after the known configurations, until each value has been tried."""
     shared, history = SharedValues(space, **options), History()
     bases = shared.bases(space.paths(), Costs(space, Objective()))
     for number in count():

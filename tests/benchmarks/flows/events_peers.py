@@ -10,7 +10,7 @@ is `prefect-tune run` with its defaults and `--metric auroc`, on all cores, with
 time of LightGBM is printed but not limited; `peer_tools/event_adapters/` describes both tools.
 `ours:space=healthcare` is a tool with options; several such tools may be given.
 
-FOLDER gets `rows/`, a file for each run with a row for each test label, and `runs/` with the logs.
+FOLDER gets `rows/` (a file for each run, a row for each test label), and `runs/` with the logs.
 An interrupted benchmark continues with the runs that have no rows. After the last run, the same
 command only prints the report. Differences are means over seeds, with the standard error of 2,000
 bootstrap samples of patients. The environment needs the extra `prefect-tune[peers]`.

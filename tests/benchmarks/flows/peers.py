@@ -12,7 +12,7 @@ predictions of the same test rows. `ours:space=modern:ensemble=auto` is a tool w
 such tools may be given. With `optuna:space=small+regression`, Optuna searches whichever of these
 spaces fits the target of the table.
 
-FOLDER gets `rows/`, a file for each run, `splits/`, logs of failed runs, and AutoGluon's
+FOLDER gets `rows/` (a file for each run), `splits/`, logs of failed runs, and AutoGluon's
 environment. An interrupted benchmark continues with the runs that have no rows. After the last run,
 the same command only prints the report. To use several cores, start the command once for each core
 with other `--tools`. Eight tables with two splits of five tools take three hours on one core. The

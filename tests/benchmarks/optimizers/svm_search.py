@@ -7,8 +7,8 @@ FOLDER keeps the runs (`svm_runs.jsonl`); stored runs are not repeated. A method
 as in `fabolas:variant=paper`. The clock is simulated: an evaluation takes its recorded seconds
 times the scale, and an ask takes its real processor time. Reading the incumbent after each tell
 costs nothing. The unit of costs is the mean cost of a full evaluation on the grid. The figure is
-the cost after which the incumbent stays good to the end of the run: the error of its full training
-stays within a tolerance of the best error of the grid.
+the cost after which the incumbent stays good to the end of the run: its error after training on all
+rows stays within a tolerance of the best error of the grid.
 """
 
 import argparse

@@ -44,7 +44,7 @@ _TARGETS: Mapping[str, Target] = {"classes": "classification", "numbers": "regre
 
 
 def space_of(task: Task) -> Space:
-    """Return the space in the options, or the product's default, without missing libraries.
+    """Return the space in the options or the default, without models of missing libraries.
 
     If several spaces are given, as in `space=flash+regression`, the space for the task's target is
     used.

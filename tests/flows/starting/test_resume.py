@@ -168,7 +168,7 @@ def test_change_of_the_default_space_does_not_change_a_study(
 
 
 def ended(study: PreparedStudy, state: str = "complete") -> PreparedStudy:
-    """Leave the study in a state with this plan, as after a session."""
+    """Set the state and store the plan of the study, as at the end of a session."""
     settings = study.plan.to_json()
     Ledger(study.store.database).update_study(study.name, state=state, settings=settings)
     return study

@@ -237,7 +237,7 @@ def test_infeasible_runs_rank_last() -> None:
     assert [t.number for t in ranked(trials, history)] == [3, 2, 1, 0, 4]
 
 
-def test_hyperband_round_trains_each_epoch_once_and_as_many_as_in_the_table() -> None:
+def test_hyperband_round_trains_each_epoch_once_and_matches_the_epochs_in_the_table() -> None:
     objective = Objective(epochs=50, iterative=frozenset({"tree"}))
     optimizer = Hyperband(mixed_space(), 0, objective)
     epochs = 0.0

@@ -362,7 +362,7 @@ def test_two_level_column_names_are_joined(tmp_path, target) -> None:
     pd.testing.assert_frame_equal(of_file.row_reader.transform(new), of_file.X)
 
 
-def test_columns_may_be_named_by_numbers(tmp_path) -> None:
+def test_column_names_may_be_numbers(tmp_path) -> None:
     frame = table()[["a", "b", "target"]].set_axis([1, 2, 3], axis=1)
     frame.to_parquet(tmp_path / "t.parquet", index=False)
     data = read(tmp_path / "t.parquet", target="3")

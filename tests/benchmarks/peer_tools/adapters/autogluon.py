@@ -42,7 +42,7 @@ def answers(task: Task) -> Iterator[Answer]:
 
 
 def fit(task: Task) -> dict[str, object]:
-    """Fit in this environment."""
+    """Fit in the environment of AutoGluon."""
     from autogluon.tabular import TabularPredictor
 
     train, test = task.frames()

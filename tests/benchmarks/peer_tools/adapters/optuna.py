@@ -4,7 +4,7 @@ Options: the `space`, by default the space of the product. Each trial defines th
 a category for each step, then the active hyperparameters of its algorithm. Losses are means over
 three folds by our own evaluation without a cache; as in our product, a trial may take a tenth of
 the budget (at least 10 s). Trials that cannot run, fail or take too long are reported as pruned,
-which this sampler ranks as worst. Time counts from the start of the process; incumbents are fitted
+which TPE ranks as worst. Time counts from the start of the process; incumbents are fitted
 on all training rows afterwards, outside the counted time.
 """
 

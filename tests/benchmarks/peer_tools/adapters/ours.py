@@ -1,4 +1,4 @@
-"""prefect-tune as `prefect-tune run --budget` with one worker, in this process.
+"""`prefect-tune run --budget` with one worker, in this process.
 
 Options are options of `run` (`space=modern`, `ensemble=auto`, `race=true`) or else options of the
 method (`variant=paper`). The budget is the seconds left after server, imports and worker, so

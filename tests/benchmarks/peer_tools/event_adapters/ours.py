@@ -1,4 +1,4 @@
-"""prefect-tune by its commands: `run` with all defaults except metric and seed.
+"""prefect-tune from the command line, with all defaults of `run` except metric and seed.
 
 Options are options of `run`, written as `space=modern_healthcare`. Start-up, import of the data and
 the final model are within the budget, as in the product. The default space begins with a portfolio
