@@ -47,7 +47,7 @@ def members(context: StudyContext) -> list[Member]:
 
 
 def made_of(context: StudyContext, members: list[Member]) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return probabilities of the test rows by the stored model, and its description."""
+    """Return the stored model's probabilities for the test rows, and its description."""
     store_model(context, members)
     store = store_of(context)
     parts = store.records.get(model_record(context.study))

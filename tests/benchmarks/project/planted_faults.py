@@ -12,7 +12,7 @@ which occurs exactly once in the room, so code may move to another file without 
 Faults are planted one after the other in a copy of the tree. The recorded test runs first, then the
 other tests of the group that `tests/run` runs, if there are any. A test notices a fault if it fails
 or exceeds five minutes; `--record` writes the name of the test into the table. Each outcome is a
-line of the results, and is used again while the file and the tests stay the same, so a run can be
+line of the results, and is reused as long as the file and the tests stay the same, so a run can be
 interrupted at any time. All faults must be noticed.
 """
 

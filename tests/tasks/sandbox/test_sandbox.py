@@ -43,7 +43,7 @@ def sandbox(sandboxes) -> Iterator[Sandbox]:
 
 
 def next_pid(sandboxes: Sandboxes) -> int:
-    """Return the process of the next call."""
+    """Return the id of the process of the next call."""
     with sandboxes.taken(Caller()) as sandbox:
         return int(called(sandbox, calls.place)["pid"])
 
