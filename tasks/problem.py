@@ -196,7 +196,7 @@ def algorithm_ids(space: "Space") -> AlgorithmIds:
 
 @dataclass(frozen=True, slots=True)
 class StudyContext:
-    """All properties of a study sent to a worker with a trial.
+    """The properties of a study that are sent to a worker with each trial.
 
     Attributes:
         use_cache: Whether step results are read from and written to the cache.

@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _quick_tests_start_no_process(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Check that quick tests start no process, even if the test catches the refusal."""
+    """Refuse to start a process in a quick test; fail the test even if it catches the error."""
     if any(map(request.node.get_closest_marker, ("slow", "full", "tools"))):
         yield
         return

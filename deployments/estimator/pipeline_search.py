@@ -85,8 +85,8 @@ class PipelineSearch(BaseEstimator):
             best trial.
         best_score_: Cross-validation score of the trial in `best_params_`; larger is better.
         best_index_: Position of the trial in `best_params_` among the trials of `cv_results_`.
-        cv_results_: Trials in the form of scikit-learn's searches. Failed trials have the score
-            nan.
+        cv_results_: Finished trials, in the format of scikit-learn's searches. Failed trials have
+            the score nan.
         study_name_: Name of the study.
         summary_: Output of `prefect-tune show --json`.
         notes_: Notes on the data and on automatic decisions.

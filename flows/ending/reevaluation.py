@@ -76,7 +76,7 @@ def recheck_finalists(
     study.record(replace(study.facts, finalists=finalists))
     losses, first, chosen = LossWords(study.plan.metric), finalists[0], best_recheck(finalists)
     if first.recheck_loss is None:
-        text = f"trial {first.trial} failed on the other split, and remains the choice"
+        text = f"trial {first.trial} failed on the second split, but stays the best trial"
     elif chosen == first:
         text = f"trial {first.trial} stays the best: {losses.named(first.mean)} over both splits"
     else:

@@ -36,7 +36,7 @@ from prefect_tune.tasks.objective.metric import METRICS, QuantityBound
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _SERIES_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,89}"  # study names add a number
-_OF_SERIES_NAMES = "a name of a series has up to 90 letters, digits, dots, dashes and underscores, and starts with a letter or digit"
+_OF_SERIES_NAMES = "the name of a series has up to 90 letters, digits, dots, dashes and underscores, and starts with a letter or digit"
 _OF_NAMES = "a name has up to 100 letters, digits, dots, dashes and underscores, and starts with a letter or digit"
 
 

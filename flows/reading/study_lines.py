@@ -178,4 +178,4 @@ def _constraints(view: StudyView) -> Iterator[StudyLine]:
         value = best.constraints.get(name) if best else None
         measured = "not measured" if value is None else number_text(value)
         limit = "at least" if is_at_least(name) else "at most"
-        yield _line(f"{name}: {measured} of {limit} {bound:g}{nearest}")
+        yield _line(f"{name}: {measured} of {limit} {number_text(bound)}{nearest}")

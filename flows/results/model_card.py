@@ -203,7 +203,7 @@ def written_use(path: Path) -> str:
     card = path.read_text("utf-8", "replace")
     found = _USE.search(card)
     if found is None or "\n# Model card: " not in card:
-        reason = f"{path} is not a model card of prefect-tune, and would be replaced by the card"
+        reason = f"{path} is not a model card of prefect-tune; the new card would overwrite it"
         raise BadInput(reason, remedy="give the model another name, or add --no-card")
     use = found[1].strip()
     return "" if use == _UNWRITTEN else use

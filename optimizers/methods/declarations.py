@@ -92,7 +92,11 @@ class AdmmOptions(MethodOptions):
         "point so far (`trust_region`).",
         default="bo",
     )
-    rho: float = option("Weight of the penalty on integers.", default=1.0, at_least=0)
+    rho: float = option(
+        "Weight of the penalty on the gap between relaxed and rounded integers.",
+        default=1.0,
+        at_least=0,
+    )
     rho_g: float = option(
         "Weight of the penalty on constraint violations, measured in units of the bounds.",
         default=10.0,
@@ -157,7 +161,7 @@ TPE = Method(
 )
 JOPT = Method(
     name="jopt",
-    purpose="one Gaussian process over all paths and hyperparameters; the reference for ADMM",
+    purpose="one Gaussian process over all paths and hyperparameters; the baseline for ADMM",
     implementation="prefect_tune.optimizers.methods.references:Jopt",
     options=StartOptions,
     compared_by_default=False,

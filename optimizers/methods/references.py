@@ -91,7 +91,7 @@ class Jopt(Optimizer):
         return new_configuration(self.space, asked, rng)
 
     def _why(self, number: int) -> str:  # noqa: ARG002
-        """Return the reason for a configuration that improves on target `number`."""
+        """Return the reason for a configuration chosen to improve target `number`."""
         return "largest expected improvement under a Gaussian process"
 
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:  # noqa: ARG002

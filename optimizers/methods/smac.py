@@ -59,7 +59,7 @@ _IMPROVING = Reason("expected improvement", "largest expected improvement under 
 _PER_SECOND = Reason(
     "expected improvement per second", "largest improvement per second expected by a random forest"
 )
-_NOTHING_ELSE = Reason("random", "all candidates of the forest were evaluated before")
+_NOTHING_ELSE = Reason("random", "all candidates of the forest's search were already proposed")
 
 
 _N_TREES = 10

@@ -75,8 +75,8 @@ class Algorithm:
             rule is a name (see `tasks.fitting.recipe`) or a function of the value and a summary of
             the data.
         memory: Rule for the estimated bytes of a fit: a name (see `tasks.fitting.recipe`) or a
-            function of the effective arguments and a summary of the data. By default, the module's
-            rule for the estimator applies, if any.
+            function of the effective arguments and a summary of the data. By default, that
+            module's rule for the estimator applies if there is one.
         growth: Expected growth of the run time, before run times are measured. The run time of a
             fit grows with powers of training `rows` and `columns` (default exponent 1), of
             `classes` and of hyperparameters (default exponent 0). The run time per `held_out` row

@@ -450,5 +450,5 @@ def neighbors(
 
 
 def reflected(units: Array) -> Array:
-    """Return units within [0, 1], with positions outside reflected at the border."""
+    """Return `units` with values outside [0, 1] reflected at the border."""
     return 1 - np.abs(1 - np.abs(units) % 2)

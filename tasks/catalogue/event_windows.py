@@ -693,8 +693,8 @@ def _n_cells(block: Any) -> NDArray[np.int64]:
 def _extremes(block: Any, values: Any, name: str) -> NDArray[np.float32]:
     """Return the smallest or largest value of each column; 0 for an empty column.
 
-    Blocks do not store zeros, so a column that has fewer cells here than in the block `values`
-    contains a 0.
+    Blocks do not store zeros, so a column that has fewer cells in `block` than in `values` contains
+    a 0.
     """
     least: np.ufunc = getattr(np, f"{name}imum")
     found = getattr(block, name)(axis=0, explicit=True).toarray()

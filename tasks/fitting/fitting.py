@@ -75,7 +75,7 @@ class FoldData:
     most_threads: int = 1
 
     def threads_for(self, estimator: Any, how: Recipe) -> AbstractContextManager[None]:
-        """Allow a fit of `estimator` (without repairs) as many threads as speed up the fit."""
+        """Let `estimator` (without repairs) fit in several threads if this is faster."""
         rows, columns = self.train.shape
         n_cells = self.train.nnz if sparse.issparse(self.train) else rows * columns
         return several_threads(estimator, how.threads, fit_threads(n_cells, self.most_threads))
@@ -153,7 +153,7 @@ def transformed(estimator: Any, X: Any, train: Any) -> Any:
 
 
 def check_fits(how: Recipe, data: FoldData) -> None:
-    """Raise `WillNotFit` if a step on all training rows would not fit in memory."""
+    """Raise `WillNotFit` if fitting a step on all training rows would need too much memory."""
     summary = MatrixSummary.of(data.train)
     summary = replace(summary, rows=max(summary.rows, data.n_rows_in_all or 0))
     rules = [how.memory, *([MEMORY_RULES["dense_matrix"]] if "write_out" in how.repairs else [])]

@@ -117,7 +117,7 @@ def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: 
             raise _wrong(
                 quantity.text,
                 "cannot compare groups: at least one fold holds out rows of fewer than two groups "
-                f"(missing in one or another: {shown_columns(names[i] for i in sorted(rare))})",
+                f"(missing in at least one fold: {shown_columns(names[i] for i in sorted(rare))})",
                 "use wider groups, fewer --folds or a larger --holdout",
             )
     return notes

@@ -64,7 +64,7 @@ class Run:
 
     Attributes:
         total: Seconds of the budget.
-        rows: Row in the table of the configuration that was trained, for each tell.
+        rows: For each tell, the table row of the configuration that was trained.
         epochs: Epoch up to which the configuration was trained, for each tell.
         ends: Seconds at each tell, including asks if they are charged.
         asks: Seconds of each ask.

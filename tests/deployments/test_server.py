@@ -89,7 +89,7 @@ def test_private_server_starts_early_unless_a_settings_file_may_name_a_server(
 
 @pytest.fixture
 def no_address(own_home) -> Iterator[Path]:
-    """The same home, without a configured server address."""
+    """The test's own home, without a configured server address."""
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         yield own_home
 

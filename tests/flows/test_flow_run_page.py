@@ -1,4 +1,4 @@
-"""The page of a flow run follows its study, and slow or missing servers do not delay it."""
+"""The page of a flow run follows its study, and a slow server does not delay the study."""
 
 import socket
 from collections.abc import Iterator

@@ -243,7 +243,7 @@ def gathered(optimizer: Racing, *looks: float) -> Racing:
 
 
 def with_promoted_incumbent(*others: float, seconds: float = 1.0) -> Racing:
-    """Return a race led by a configuration with losses 10, 12, 14, after 20 on a subset."""
+    """Return a race whose leader has loss 20 on a subset, then 10, 12 and 14 on the folds."""
     optimizer = gathered(raced(MANY), 20.0, *[*others, *[90.0] * (GATHERED - 1)][: GATHERED - 1])
     best = optimizer.history[0].query.configuration
     for losses in ((10.0,), (10.0, 12.0, 14.0)):

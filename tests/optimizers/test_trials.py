@@ -143,7 +143,7 @@ BAYES = Query(default_configuration(SPACE, ("unit", "bayes")))
         ("worst", Objective(), 30.0),
     ],
 )
-def test_imputed_loss_of_a_failed_trial_follows_the_rule(rule, objective, expected) -> None:
+def test_imputed_loss_of_a_failed_trial_follows_the_chosen_rule(rule, objective, expected) -> None:
     history = told_history((QUERY, loss) for loss in (20.0, None, 30.0))
     trials, losses = imputed_losses(history, objective, rule)
     assert [t.number for t in trials] == [0, 1, 2]

@@ -76,7 +76,7 @@ def _measures(report: StudyReport) -> Iterator[Part]:
         error = ((bins["predicted"] - bins["observed"]).abs() * bins["n"]).sum() / model.n_rows
         rows.append(["expected calibration error", percent(error), "-"])
     elif model.classes:
-        lines.append("The model has no probabilities, so there is no calibration.")
+        lines.append("The model predicts no probabilities, so there is no calibration.")
     if lines:
         yield Text(lines)
     note = f"{counted(model.n_rows, 'test row')}."
@@ -124,7 +124,9 @@ def _classes(model: ModelReport) -> Iterator[Part]:
         drawn = _against_perfect(tables["calibration"], "predicted", "observed", "model")
         drawn.update_xaxes(title=f"predicted probability of {model.classes[1]}", tickformat=".0%")
         drawn.update_yaxes(title=f"share of {model.classes[1]}", tickformat=".0%")
-        note = "Each bin has equally many test rows. The bars are Wilson's 95% intervals."
+        note = (
+            "The bins have about the same number of test rows. The bars are 95% Wilson intervals."
+        )
         yield Figure("Calibration", drawn, note=note, is_half=True)
     texts: Texts = dict.fromkeys(("recall", "precision"), lambda value: percent(value / 100))
     table = table.rename(columns={"label": "class", "auroc": "AUROC"})
@@ -150,7 +152,7 @@ def _numbers(model: ModelReport) -> Iterator[Part]:
         return
     bins, by_actual = model.tables["by_predicted"], model.tables["by_actual"]
     drawn = _against_perfect(bins, "predicted", "actual", "mean and middle 80%")
-    note = "Each bin of predicted numbers has equally many test rows."
+    note = "The bins of predicted numbers have about the same number of test rows."
     yield Figure("Predicted against actual", drawn, note=note, is_half=True)
     drawn = px.line(model.tables["residuals"], x="residual", y="rows", line_shape="hvh", **STYLE)
     drawn.update_traces(fill="tozeroy").update_xaxes(title="actual minus predicted")
@@ -158,8 +160,8 @@ def _numbers(model: ModelReport) -> Iterator[Part]:
     labels = {"error": "mean absolute error", "n": "rows", "low": "10% below", "high": "10% above"}
     drawn = px.line(by_actual, x="actual", y="error", markers=True, labels=labels, **STYLE)
     drawn.update_yaxes(rangemode="tozero")
-    yield Figure("Error by size of the actual number", drawn, is_half=True)
-    yield Table.of("Errors by size of the actual number", by_actual.rename(columns=labels))
+    yield Figure("Error by actual number", drawn, is_half=True)
+    yield Table.of("Errors by actual number", by_actual.rename(columns=labels))
 
 
 def uses_section(report: StudyReport) -> Iterator[Section]:

@@ -152,8 +152,8 @@ _MODULE = "prefect_tune.optimizers.methods.fabolas.fabolas"
 
 FABOLAS = Method(
     name="fabolas",
-    purpose="Gaussian processes over configurations and subset sizes, searched by information per "
-    "second; for many rows, if one evaluation takes a long time",
+    purpose="Gaussian processes over configurations and subset sizes, which choose the trial with "
+    "the most information per second; for many rows, if one evaluation takes a long time",
     implementation=f"{_MODULE}:Fabolas",
     options=FabolasOptions,
     fidelities=frozenset({"subset", "folds"}),

@@ -113,7 +113,7 @@ class EventSplit:
     Attributes:
         source: The event set.
         number: Number of the split.
-        seed: Seed of the split, and of the tools on it.
+        seed: Seed of the split and of every tool that runs on the split.
         train: Parquet file of the labels of the training patients.
         test: Parquet file of the labels of the test patients.
     """

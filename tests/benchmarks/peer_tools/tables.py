@@ -26,7 +26,7 @@ class SplitFiles:
         test: Parquet file of the test rows.
         target: Column to predict.
         kind: `classes` or `numbers`.
-        seed: Seed of the split, and of the tools on it.
+        seed: Seed of the split and of every tool that runs on the split.
         test_rows: Number of test rows.
     """
 

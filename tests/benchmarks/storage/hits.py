@@ -79,7 +79,7 @@ def measure(shape: tuple[int, int]) -> dict[str, float]:
 
 
 def misses(folder: Path) -> float:
-    """Return milliseconds of a miss of a small value, without encoding and writing."""
+    """Return the milliseconds of a cache miss of a small value, without encoding and writing."""
     store = ArtifactStore(StoreAddress(str(folder / "misses")), memory_bytes=0)
     made = Made({"train": canonical(np.random.default_rng(0).random((1_300, 100)))}, {}, 1.0)
 

@@ -214,7 +214,7 @@ def test_unreadable_store_yields_no_completions(home) -> None:
     assert not home.exists()
 
 
-def test_every_study_method_and_file_parameter_is_completed() -> None:
+def test_shell_completes_names_of_studies_and_methods_and_files() -> None:
     named = {"study", "method", "methods", "space", "metric", "file", "out", "curves", "labels",
              "report"}  # fmt: skip
     lacking = [

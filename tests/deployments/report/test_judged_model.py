@@ -170,7 +170,7 @@ def test_effects_are_taken_from_the_heaviest_ensemble_member(study) -> None:
     assert "A: recency" in set(report.tables["effects"]["column"])
 
 
-def test_missing_quality_section_shows_a_reason(study) -> None:
+def test_reason_is_given_if_the_model_cannot_be_judged(study) -> None:
     without = model_report(study.store, "test", study.plan, fewest=1)
     assert (without.intervals, without.is_judged, without.problem) == ({}, False, "")
     assert "B" in set(without.tables["coverage"]["code"])

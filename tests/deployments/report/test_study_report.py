@@ -118,7 +118,7 @@ def test_partial_evaluations_count_as_one_use_of_an_algorithm(reported) -> None:
     assert [group.trials for group in report.failures] == [[2]]
 
 
-def test_saved_seconds_are_equal_in_report_show_and_running_study(
+def test_report_and_show_and_running_study_agree_on_saved_seconds(
     tmp_path,
 ) -> None:
     served = step("impute", 3.0, hit=True)

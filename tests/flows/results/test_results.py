@@ -211,7 +211,7 @@ def test_exported_pickle_compares_versions_on_loading(ended, monkeypatch) -> Non
         pickle.loads(data)
 
 
-def test_model_is_not_exported_if_plain_classes_predict_differently(ended, monkeypatch) -> None:
+def test_export_is_refused_if_the_exported_model_predicts_differently(ended, monkeypatch) -> None:
     def turned(model: Any) -> Any:
         made = deepcopy(model)
         made.weights_ = made.weights_[::-1]

@@ -131,7 +131,7 @@ def test_unchanged_study_is_resumed_if_the_budget_has_grown(begin) -> None:
         assert again.options.stop_rule.trials == options["trials"]
 
 
-def test_unchanged_study_is_resumed_if_failed_or_without_a_full_refit(begin) -> None:
+def test_unchanged_study_is_resumed_if_it_failed_or_has_no_full_refit(begin) -> None:
     first = ended(begin(), "failed")
     assert action(begin()) == ("resume", "n-1")
     ended(first)
@@ -315,7 +315,7 @@ def test_second_concurrent_run_of_a_series_is_refused(prepared, begin) -> None:
     assert action(begin()) == ("resume", "n-1")
 
 
-def test_options_of_series_require_a_series(prepared) -> None:
+def test_series_options_require_a_series(prepared) -> None:
     for name, value in (("if_unchanged", "skip"), ("promotion", "always"), ("margin", 0.0)):
         option = name.replace("_", "-")
         with pytest.raises(BadInput, check=lambda e, option=option: e.option == option):

@@ -59,7 +59,7 @@ def test_model_uses_the_highest_rung_with_enough_results() -> None:
     assert optimizer.modeled is None
 
 
-def test_failures_and_violations_are_bad_and_a_share_of_many_results_is_good() -> None:
+def test_failures_and_violations_count_as_bad_and_only_the_best_share_as_good() -> None:
     optimizer = make()
     seen(optimizer, [None, None, 1.0, 2.0, 3.0, 4.0], epochs=1)
     assert optimizer.modeled is None

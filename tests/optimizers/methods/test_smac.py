@@ -113,7 +113,7 @@ def test_local_search_starts_at_the_best_observed_configuration() -> None:
     assert sum(not kept.isdisjoint(c["step0"].values) for c in asked) >= 2
 
 
-def test_configurations_are_drawn_from_the_prior_at_the_given_share() -> None:
+def test_given_share_of_configurations_is_drawn_from_the_prior() -> None:
     history, space = valley(3, 0.3), counted_space((1,), 2)
 
     def is_from_the_prior(seed: int, **options: Any) -> bool:

@@ -34,7 +34,7 @@ def kernel(basis: Basis) -> FidelityKernel:
 
 
 def curve_kernel() -> CurveKernel:
-    """Return a kernel of two numbers with t between them."""
+    """Return a kernel over three columns: a number, the time t, and a second number."""
     return CurveKernel(Matern52([0, 2]), 1, OF_TIME)
 
 

@@ -247,7 +247,7 @@ TOY = Algorithm(
 )
 
 
-def test_declared_rules_of_a_user_algorithm_set_arguments_keys_and_memory() -> None:
+def test_rules_of_a_user_algorithm_decide_its_arguments_and_keys_and_memory() -> None:
     X, y = SIGNED[:30], np.array(["a", "b"] * 15)
     how, near, far = (
         recipe(TOY, Choice("toy", (("n_neighbors", u),)), MatrixSummary.of(X), balanced=False)

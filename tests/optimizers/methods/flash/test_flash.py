@@ -177,9 +177,7 @@ def test_subspace_has_the_best_paths_and_the_best_share_of_each_step(paths, keep
         pytest.param(Admm, "average", "trees", 40, marks=pytest.mark.slow),
     ],
 )
-def test_best_aggregation_is_found_even_if_useful_for_a_single_model_family(
-    method, family, kind, n
-):
+def test_best_aggregation_is_found_even_if_only_one_model_family_benefits(method, family, kind, n):
     optimizer = method(events_space(), 0, Objective())
     ask_and_tell(optimizer, planted(family, kind), n, n)
     assert optimizer.incumbent is not None
