@@ -476,6 +476,18 @@ def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
     return versions | {package: installed_version(package) for package in sorted(set(required))}
 
 
+def changed_libraries(former: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence on each library of models whose version differs from that in `former`.
+
+    `former` has the `session_versions` of an earlier session.
+    """
+    for package in sorted(former.keys() - {"python", *_ALWAYS}):
+        with suppress(ValueError):  # not installed, which is refused elsewhere
+            now, then = installed_version(package), former[package]
+            if now != then:
+                yield f"{package} is {now} instead of {then}, so its models are trained anew"
+
+
 class ProgramExit(RuntimeError):  # noqa: N818 - reads as an outcome
     """An algorithm raised an exception, named in the message, that would end the program."""
 

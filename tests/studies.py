@@ -127,6 +127,7 @@ def seeded(id, estimator, **fixed):
     return Algorithm(id=id, estimator=estimator, fixed=fixed, flags=Flags(stochastic=True))
 
 
+BOOSTING = "prefect_tune.tasks.catalogue.boosting"
 NETWORK = "sklearn.neural_network.MLPRegressor"
 GROWING = {"solver": "sgd", "momentum": 0.0, "activation": "identity"}
 CLASSES = (
@@ -136,6 +137,9 @@ CLASSES = (
     seeded("boosting", "sklearn.ensemble.GradientBoostingClassifier", n_estimators=20),
     seeded("histograms", "sklearn.ensemble.HistGradientBoostingClassifier", max_iter=10),
     seeded("forest", "sklearn.ensemble.RandomForestClassifier", n_estimators=15),
+    seeded("lightgbm", f"{BOOSTING}.light_gbm.classifier", n_estimators=20, colsample_bytree=0.5),
+    seeded("xgboost", f"{BOOSTING}.xg_boost.classifier", n_estimators=20, colsample_bytree=0.5),
+    seeded("catboost", f"{BOOSTING}.cat_boost.classifier", iterations=20, learning_rate=0.3),
     Algorithm(id="neighbors", estimator="sklearn.neighbors.KNeighborsClassifier"),
 )
 NUMBERS = (

@@ -20,6 +20,7 @@ from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import import_split
 from prefect_tune.tasks.problem import check_plugins
+from prefect_tune.tasks.user_code import changed_libraries
 from prefect_tune.tasks.user_space import is_user_space, load_user_space
 
 _ANOTHER = "choose another --study name"
@@ -55,6 +56,7 @@ def resume(
     is_same_run = is_continued(stored, plan, given, flow_run_id)
     remarks = check_same_data(subject, plan, request, store, reader, is_same_run=is_same_run)
     plan = replace(plan, options=replace(merged(plan.options, given), study=stored.name))
+    remarks += map(Note, changed_libraries(stored.result.get("versions", {})))
     return plan, [Note(f"resuming study {stored.name}", "study", stored.name), *remarks]
 
 

@@ -54,7 +54,7 @@ from prefect_tune.tasks.catalogue.estimators import (
 from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT
-from prefect_tune.tasks.fitting.epochs import rounds_after, training_of
+from prefect_tune.tasks.fitting.epochs import rounds_after, trained_part, training_of
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, step_seed
 from prefect_tune.tasks.objective.predictions import NamedClasses, with_reader
 from prefect_tune.tasks.problem import StudyContext
@@ -322,10 +322,11 @@ def trial_pipeline(
         estimator = build(how, seed)
         training = training_of(how) if context.epochs else None
         if training is not None and context.epochs:
-            epoch, model = best_epoch or query.epochs or context.epochs, how.model_in(estimator)
+            epoch = best_epoch or query.epochs or context.epochs
+            model = trained_part(how.model_in(estimator))
             model.set_params(**training.settings)
             if training.rounds:
-                total = int(getattr(model, training.rounds))
+                total = int(model.get_params()[training.rounds])
                 rounds = rounds_after(epoch, context.epochs, total)
                 model.set_params(**{training.rounds: rounds})
             else:

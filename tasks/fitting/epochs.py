@@ -2,22 +2,31 @@
 
 An epoch is a pass over the rows (`partial_fit`), or a fraction of the configured trees or boosting
 rounds (`warm_start`). The table below lists the estimators that give the same model, to the last
-bit, if training is interrupted, pickled and resumed. All other estimators are fitted at once:
-logistic regression loses the state of its solver, a second pass adds nothing to naive Bayes, and
-AdaBoost, bagging, support vector machines, nearest neighbors, discriminant analysis, Gaussian
-processes and single trees have no epochs.
+bit, if training is interrupted, pickled and resumed. `Native.can_continue` decides for boosted
+trees of other libraries. All other estimators are fitted at once: logistic regression loses the
+state of its solver, a second pass adds nothing to naive Bayes, and AdaBoost, support vector
+machines, nearest neighbors, discriminant analysis, Gaussian processes and single trees have no
+epochs.
+
+A regressor that makes passes may be inside a transformation of the target. The transformation is
+fitted once.
 """
 
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
     GradientBoostingClassifier,
@@ -33,6 +42,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from prefect_tune.optimizers.space.algorithm import Step
 from prefect_tune.optimizers.space.configuration import default_choice
+from prefect_tune.tasks.catalogue.boosting import Native
 from prefect_tune.tasks.fitting.fitting import (
     FoldData,
     check_fits,
@@ -72,6 +82,7 @@ _SGD = Iterative(settings=_ALONE, unless=("learning_rate", "adaptive"))
 _BOOSTING = Iterative("n_estimators", {"n_iter_no_change": None})
 _HISTOGRAMS = Iterative("max_iter", _ALONE)
 _FOREST = Iterative("n_estimators")
+_BAGGING = Iterative("n_estimators", unless=("oob_score", True))
 ITERATIVE: Mapping[type, Iterative] = {
     **dict.fromkeys((MLPClassifier, MLPRegressor), _NETWORK),
     **dict.fromkeys((SGDClassifier, SGDRegressor), _SGD),
@@ -79,6 +90,7 @@ ITERATIVE: Mapping[type, Iterative] = {
     **dict.fromkeys((HistGradientBoostingClassifier, HistGradientBoostingRegressor), _HISTOGRAMS),
     **dict.fromkeys((RandomForestClassifier, RandomForestRegressor), _FOREST),
     **dict.fromkeys((ExtraTreesClassifier, ExtraTreesRegressor), _FOREST),
+    **dict.fromkeys((BaggingClassifier, BaggingRegressor), _BAGGING),
     Perceptron: Iterative(settings=_ALONE),
 }
 """Way of training in epochs, by estimator class. Subclasses are excluded, because they may behave
@@ -88,14 +100,26 @@ differently."""
 def training_of(how: Recipe) -> Iterative | None:
     """Return how a recipe's estimator trains in epochs; None if fitted at once."""
     try:
-        model = how.model_in(build(how, seed=0))
+        outer = how.model_in(build(how, seed=0))
     except Exception:
         return None
+    model = trained_part(outer)
     iterative = ITERATIVE.get(type(model))
-    if iterative is None or not isinstance(model.random_state, int | np.integer):
+    if isinstance(model, Native) and model.can_continue:
+        iterative = Iterative(model.rounds)
+    if iterative is None or (iterative.rounds and model is not outer):
+        return None
+    if not isinstance(model.random_state, int | np.integer):
         return None  # without a seed, resumed training would give a different model
     argument, value = iterative.unless
     return None if argument and getattr(model, argument) == value else iterative
+
+
+def trained_part(model: Any) -> Any:
+    """Return the regressor inside a transformation of the target; any other model as it is."""
+    if not isinstance(model, TransformedTargetRegressor):
+        return model
+    return getattr(model, "regressor_", model.regressor)
 
 
 def rounds_after(epoch: int, epochs: int, rounds: int) -> int:
@@ -179,13 +203,14 @@ class EpochTraining:
         started = perf_counter()
         check_fits(how, data)
         self._how, self._iterative, self._loss = how, iterative, loss
-        self._data, self._of = data, epochs
+        self.data, self._of = data, epochs
         initial = build(how, seed)
         # Unpickled arrays may be read-only, and a shared copy must not be trained.
         self.estimator = pickle.loads(pickle.dumps(start.estimator)) if start else initial
-        self._model, model = how.model_in(self.estimator), how.model_in(initial)
+        self._outer = how.model_in(self.estimator)
+        self._model, model = trained_part(self._outer), trained_part(how.model_in(initial))
         self._seed: int = model.random_state
-        self._total = int(getattr(model, iterative.rounds)) if iterative.rounds else 0
+        self._total = int(model.get_params()[iterative.rounds]) if iterative.rounds else 0
         self.epochs, self.curve = (start.epochs, list(start.curve)) if start else (0, [])
         self.earlier_seconds = start.seconds if start else 0.0
         self._train, self._held_out = data.train, data.held_out
@@ -195,6 +220,7 @@ class EpochTraining:
                 repairs.fit(data.train, data.y)
             self._train = repairs.transform(data.train)
             self._held_out = transformed(repairs, data.held_out, self._train)
+        self._y = data.y if self._model is self._outer else self._transformed_target()
         if start is None:
             self._model.set_params(**iterative.settings)
             word = getattr(self._model, "class_weight", None)
@@ -242,13 +268,23 @@ class EpochTraining:
         seconds = self.earlier_seconds + self.seconds
         return Checkpoint(self.epochs, self.estimator, tuple(self.curve), seconds)
 
+    def _transformed_target(self) -> NDArray[Any]:
+        """Return the transformed target; fit the transformation before the first pass."""
+        outer, y = self._outer, self.data.y
+        if not self.epochs:
+            regressor = outer.regressor
+            outer.set_params(regressor=DummyRegressor()).fit(self._train, y)
+            outer.set_params(regressor=regressor).regressor_ = self._model
+        target: NDArray[Any] = outer.transformer_.transform(y.reshape(-1, 1)).reshape(-1)
+        return target
+
     def _pass_over(self, to: int) -> None:
         """Make passes over the rows up to an epoch, each with its own seed."""
-        classes = {"classes": self._data.classes} if len(self._data.classes) else {}
+        classes = {"classes": self.data.classes} if len(self.data.classes) else {}
         for epoch in range(self.epochs + 1, to + 1):
             self._model.set_params(random_state=epoch_seed(self._seed, epoch))
             known = {} if epoch > 1 else classes
-            self._model.partial_fit(self._train, self._data.y, **known, **self._weights)
+            self._model.partial_fit(self._train, self._y, **known, **self._weights)
             self._model.set_params(random_state=self._seed)
             self.epochs, self._latest = epoch, None
             if self._loss is not None:
@@ -262,8 +298,8 @@ class EpochTraining:
             self._model.set_params(warm_start=True, **counted)
             if self._weights:
                 quick_weighted_bins()
-            with self._data.threads_for(self._model, self._how):
-                self._model.fit(self._train, self._data.y, **self._weights)
+            with self.data.threads_for(self._model, self._how):
+                self._model.fit(self._train, self.data.y, **self._weights)
             # Otherwise the user's next `fit` would not start from scratch.
             self._model.set_params(warm_start=False)
         new = range(self.epochs + 1, to + 1)
@@ -274,13 +310,13 @@ class EpochTraining:
 
     def _last_predictions(self) -> Predictions:
         if self._latest is None:
-            classes, name = self._data.classes, self._how.algorithm
-            self._latest = predictions_of(self._model, self._held_out, classes, name=name)
+            classes, name = self.data.classes, self._how.algorithm
+            self._latest = predictions_of(self._outer, self._held_out, classes, name=name)
         return self._latest
 
     def _staged(self, epochs: Sequence[int]) -> Iterator[Predictions]:
         rounds = [self._rounds(epoch) for epoch in epochs]
-        return staged_predictions(self._model, self._held_out, self._data.classes, rounds)
+        return staged_predictions(self._model, self._held_out, self.data.classes, rounds)
 
     def _rounds(self, epoch: int) -> int:
         return rounds_after(epoch, self._of, self._total)
@@ -296,6 +332,12 @@ def staged_predictions(
     """
     if not n_rows(X):
         yield from (predictions_of(ensemble, X, classes) for _ in rounds)
+        return
+    if isinstance(ensemble, Native):
+        for found in ensemble.stages(X, rounds):
+            label = ensemble.labels_of_probabilities(found) if len(classes) else found
+            score = found if len(classes) else None
+            yield checked_predictions(ensemble, X, classes, label, score)
         return
     made_by = _boosted if hasattr(ensemble, "staged_predict") else _averaged
     stages = enumerate(made_by(ensemble, X, is_classifier=bool(len(classes))), 1)
@@ -321,14 +363,27 @@ def _boosted(ensemble: Any, X: Any, *, is_classifier: bool) -> Stages:
 
 
 def _averaged(forest: Any, X: Any, *, is_classifier: bool) -> Stages:
-    """Yield the running mean of the trees, adding the trees in the same order as `predict`."""
-    checked, total = forest._validate_X_predict(X), 0.0  # noqa: SLF001 - as its `predict` does
-    for n, tree in enumerate(forest.estimators_, 1):
-        # A check per tree would cost more than the prediction.
-        predict = tree.predict_proba if is_classifier else tree.predict
-        total = total + predict(checked, check_input=False)
-        mean = total / n
+    """Yield the running mean of the members, added in the same order as in `predict`."""
+    total = np.zeros(())
+    for n, found in enumerate(_members(forest, X, "predict_proba" if is_classifier else "predict")):
+        total = total + found
+        mean = total / (n + 1)
         if is_classifier:
             yield forest.classes_.take(mean.argmax(axis=1), axis=0), mean
         else:
             yield mean, None
+
+
+def _members(forest: Any, X: Any, what: str) -> Iterator[NDArray[np.float64]]:
+    """Yield the predictions of each member of a forest or of bagging."""
+    if isinstance(forest, BaggingClassifier | BaggingRegressor):
+        one = copy(forest)
+        one.n_estimators = 1
+        for member, columns in zip(forest.estimators_, forest.estimators_features_, strict=True):
+            one.estimators_, one.estimators_features_ = [member], [columns]
+            yield getattr(one, what)(X)
+        return
+    checked = forest._validate_X_predict(X)  # noqa: SLF001 - as its `predict` does
+    for tree in forest.estimators_:
+        # A check per tree would cost more than the prediction.
+        yield getattr(tree, what)(checked, check_input=False)

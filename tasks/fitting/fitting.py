@@ -74,11 +74,16 @@ class FoldData:
     n_rows_in_all: int | None = None
     most_threads: int = 1
 
+    @property
+    def n_cells(self) -> int:
+        """Number of values of the training rows, not counting zeros of a sparse matrix."""
+        rows, columns = self.train.shape
+        return int(self.train.nnz) if sparse.issparse(self.train) else rows * columns
+
     def threads_for(self, estimator: Any, how: Recipe) -> AbstractContextManager[None]:
         """Let `estimator` (without repairs) fit in several threads if this is faster."""
-        rows, columns = self.train.shape
-        n_cells = self.train.nnz if sparse.issparse(self.train) else rows * columns
-        return several_threads(estimator, how.threads, fit_threads(n_cells, self.most_threads))
+        n_threads = fit_threads(self.n_cells, self.most_threads)
+        return several_threads(estimator, how.threads, n_threads)
 
 
 def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:

@@ -10,12 +10,15 @@ checkpoint. Superseded checkpoints are evicted first.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.outcome import StepCost
@@ -438,7 +441,11 @@ class IterativeNode(Node):
         elif self.fold.context.use_cache:
             self.fold.store.index.usage.count_miss(self.step)
         if self._training is not None:
-            self._made, self._training = self._made_by(self._training), None
+            self._made = self._made_by(self._training)
+            if self.has_curve and self.epochs in self._checkpoints:
+                with suppress(ValueError):  # raised for a training above the budget
+                    _LIVE[self.key] = self._training
+            self._training = None
         self.release()
         self.parent.release()
 
@@ -470,7 +477,20 @@ class IterativeNode(Node):
 
     def _trained(self, epochs: int) -> EpochTraining:
         """Return an `EpochTraining` after `epochs` epochs, resumed from the latest checkpoint."""
-        fold, start = self.fold, self._latest(epochs, "curve", "estimator")
+        done = max((n for n in self._checkpoints if n <= epochs), default=0)
+        if (training := _LIVE.pop(self._key_after(done), None)) is None:
+            training = self._begun(epochs)
+        else:
+            training.earlier_seconds += training.seconds
+            training.seconds = 0.0
+        if training.epochs < epochs:
+            self.resumed_from = min(self.resumed_from, training.epochs)
+            self._train(training, epochs)
+        return training
+
+    def _begun(self, most: int) -> EpochTraining:
+        """Return an `EpochTraining` of at most `most` epochs, resumed if possible."""
+        fold, start = self.fold, self._latest(most, "curve", "estimator")
         y, n_classes = fold.dataset.y[fold.held_out], len(fold.dataset.classes)
         training = EpochTraining(
             self.recipe,
@@ -482,9 +502,6 @@ class IterativeNode(Node):
             start=start,
         )
         self.seconds += training.seconds
-        if training.epochs < epochs:
-            self.resumed_from = min(self.resumed_from, training.epochs)
-            self._train(training, epochs)
         return training
 
     def _made_by(self, training: EpochTraining) -> Made:
@@ -524,6 +541,9 @@ class IterativeNode(Node):
         self._record(self._predicted(self.best_epoch))
 
 
+_LIVE: LRUCache[str, EpochTraining] = LRUCache(8_000_000, attrgetter("data.n_cells"))
+"""The training runs of this process by the key of the last checkpoint, up to a number of values. A
+training run in memory continues without reading rows and checkpoints again."""
 CHECKPOINT_SECONDS = 30.0
 """Interval between checkpoints, and thus the longest training time lost in a crash."""
 

@@ -3,16 +3,19 @@
 `light_gbm`, `xg_boost` and `cat_boost` each need the library of the same name (XGBoost and CatBoost
 come with `prefect-tune[boosting]`). The library itself handles missing values of tables; categories
 become codes. Matrices are converted to single precision, and sparse matrices to CSR.
+
+With `warm_start`, another `fit` adds the missing rounds, also after pickling. The model then
+equals, to the last bit, a model that was fitted at once.
 """
 
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 Weights = NDArray[np.float64] | None
@@ -67,36 +70,92 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
         return coded
 
 
-class _Native(BaseEstimator):
-    """Boosted trees from a library's `estimator`, with categories as codes."""
+def round_seed(seed: int | None, n_done: int) -> int:
+    """Return the seed of the round after `n_done` rounds."""
+    state = np.random.SeedSequence(seed or 0, spawn_key=(n_done,)).generate_state(1)
+    return int(state[0] >> 1)
 
-    prediction_settings: Mapping[str, Any] = {}
-    """Arguments for the library's predictions."""
 
-    def __init__(self, estimator: Any) -> None:
+def of_each_class(found: NDArray[Any]) -> NDArray[Any]:
+    """Return probabilities of all classes; `found` may have only those of the second class."""
+    return found if found.ndim == 2 else np.column_stack([1.0 - found, found])
+
+
+class Native(BaseEstimator):
+    """Boosted trees of a library, described by its `estimator`, with categories as codes."""
+
+    rounds: ClassVar[str] = "estimator__n_estimators"
+    """Parameter for the number of rounds."""
+    _plain: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    """Values that arguments must have for training to continue."""
+    _tested: ClassVar[frozenset[str]] = frozenset()
+    """Arguments with which training may continue, apart from those with a default value."""
+    kept_: Any
+    """Training rows before and after conversion, for adding rounds in this process; or None."""
+
+    def __init__(self, estimator: Any, warm_start: bool = False) -> None:
         self.estimator = estimator
+        self.warm_start = warm_start
 
-    def _fit_coded(self, model: Any, X: Any, y: NDArray[Any], weights: Weights) -> None:
-        """Fit the library's model to codes and numbers."""
+    @property
+    def random_state(self) -> int | None:
+        """Seed of the library's estimator."""
+        seed: int | None = self.estimator.get_params().get("random_state")
+        return seed
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether added rounds give the same model as a fit of all rounds."""
+        given = self.estimator.get_params()
+        is_plain = all(given.get(name) in values for name, values in self._plain.items())
+        return is_plain and given.keys() <= {*type(self.estimator)().get_params(), *self._tested}
+
+    def stages(self, X: Any, rounds: Sequence[int]) -> Iterator[NDArray[np.float64]]:
+        """Yield probabilities or numbers as if training had ended after each number of rounds."""
+        for found in self._staged(self._coded(X), rounds):
+            yield np.asarray(found, dtype=np.float64)
+
+    def _converted(self, coded: Any, y: NDArray[Any], weights: Weights) -> Any:
+        """Return training rows in the form that the library needs."""
         raise NotImplementedError
 
-    def _seen(self, X: Any) -> Any:
-        """Return codes and numbers in the form that the library needs."""
-        return X
+    def _trained(self, data: Any, begun: Any, *, is_live: bool) -> Any:
+        """Return the library's model after training on converted rows.
+
+        `begun`, if any, has the first rounds; if it `is_live`, it was trained on the same `data`.
+        """
+        raise NotImplementedError
+
+    def _predicted(self, coded: Any) -> Any:
+        """Return probabilities, shape (n, classes), or numbers, shape (n,)."""
+        raise NotImplementedError
+
+    def _staged(self, coded: Any, rounds: Sequence[int]) -> Iterator[Any]:
+        """Yield predictions after each number of rounds, in ascending order."""
+        raise NotImplementedError
+
+    def _coded(self, X: Any) -> Any:
+        validate_data(self, X, reset=False, skip_check_array=True)  # codes are matched by position
+        return self.codes_.transform(X)
 
     def _fit(self, X: Any, y: NDArray[Any], weights: Weights) -> None:
-        validate_data(self, X, skip_check_array=True)
-        self.codes_ = CategoryCodes().fit(X)
-        self.estimator_ = clone(self.estimator)
-        self._fit_coded(self.estimator_, self.codes_.transform(X), y, weights)
+        is_continued = self.warm_start and self.can_continue
+        begun = getattr(self, "estimator_", None) if is_continued else None
+        if is_live := begun is not None and self.kept_ is not None and self.kept_[0] is X:
+            data = self.kept_[1]
+        else:
+            validate_data(self, X, skip_check_array=True)
+            self.codes_ = CategoryCodes().fit(X)
+            data = self._converted(self.codes_.transform(X), y, weights)
+        self.estimator_ = self._trained(data, begun, is_live=is_live)
+        self.kept_ = (X, data) if self.warm_start else None
 
-    def _predicted(self, what: str, X: Any) -> Any:
-        validate_data(self, X, reset=False, skip_check_array=True)  # codes are matched by position
-        coded = self._seen(self.codes_.transform(X))
-        return getattr(self.estimator_, what)(coded, **self.prediction_settings)
+    def __getstate__(self) -> Any:
+        """Return the state without training rows."""
+        return {**super().__getstate__(), "kept_": None}
 
 
-class NativeClassifier(ClassifierMixin, _Native):
+class NativeClassifier(ClassifierMixin, Native):
     """Boosted trees for classification, with any labels."""
 
     def fit(self, X: Any, y: Any, sample_weight: Weights = None) -> Self:
@@ -107,7 +166,7 @@ class NativeClassifier(ClassifierMixin, _Native):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n, classes)."""
-        return np.asarray(self._predicted("predict_proba", X), dtype=np.float64)
+        return np.asarray(self._predicted(self._coded(X)), dtype=np.float64)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, shape (n,)."""
@@ -118,7 +177,7 @@ class NativeClassifier(ClassifierMixin, _Native):
         return self.classes_[probabilities.argmax(axis=1)]
 
 
-class NativeRegressor(RegressorMixin, _Native):
+class NativeRegressor(RegressorMixin, Native):
     """Boosted trees for regression."""
 
     def fit(self, X: Any, y: Any, sample_weight: Weights = None) -> Self:
@@ -128,4 +187,4 @@ class NativeRegressor(RegressorMixin, _Native):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return predicted numbers, shape (n,)."""
-        return np.asarray(self._predicted("predict", X), dtype=np.float64)
+        return np.asarray(self._predicted(self._coded(X)), dtype=np.float64)

@@ -1,33 +1,84 @@
 """CatBoost's boosted trees."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from catboost import CatBoostClassifier as LibraryClassifier
 from catboost import CatBoostRegressor as LibraryRegressor
+from catboost import Pool
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 
-from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor, Weights
+from prefect_tune.tasks.catalogue.boosting import (
+    Native,
+    NativeClassifier,
+    NativeRegressor,
+    Weights,
+)
 
 _THREADS = re.compile(r'("thread_count":)\d+')
 _SETTINGS: Mapping[str, Any] = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
+_NEEDED = {"iterations", "learning_rate", "random_state"}
+"""Arguments that must be given for training to continue: the library's own choice of the learning
+rate depends on the number of rounds.
+"""
 
 
-class _CatBoost:
-    codes_: Any
-    prediction_settings: Mapping[str, Any] = {"thread_count": 1}
+class _CatBoost(Native):
+    """CatBoost, which continues from a snapshot if training started with `warm_start`.
 
-    def _fit_coded(self, model: Any, X: Any, y: NDArray[Any], weights: Weights) -> None:
+    A pickled model loses the state of its random numbers; a snapshot keeps the state.
+    """
+
+    snapshot_: bytes
+    rounds: ClassVar[str] = "estimator__iterations"
+    _plain: ClassVar[Mapping[str, tuple[Any, ...]]] = {"loss_function": (None, "RMSE")}
+    _tested = frozenset([*_NEEDED, *_SETTINGS, "depth", "l2_leaf_reg", "loss_function"])
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether added rounds give the same model as a fit of all rounds."""
+        return self.estimator.get_params().keys() >= _NEEDED and super().can_continue
+
+    def _converted(self, coded: Any, y: NDArray[Any], weights: Weights) -> Pool:
         columns = np.flatnonzero(self.codes_.is_category_).tolist()
-        model.fit(self._seen(X), y, sample_weight=weights, cat_features=columns)
-        # Fitted models reject changes of parameters, which are stored in two places.
-        model._init_params["thread_count"] = 1  # noqa: SLF001
+        pool = Pool(self._seen(coded), y, weight=weights, cat_features=columns)
+        if self.can_continue:
+            pool.quantize(random_seed=self.random_state)  # once for all fits
+        return pool
+
+    def _trained(self, data: Any, begun: Any, *, is_live: bool) -> Any:  # noqa: ARG002
+        model: Any = clone(self.estimator)
+        with TemporaryDirectory() as folder:
+            kept, given = Path(folder, "snapshot"), {}
+            if self.warm_start:
+                model.set_params(train_dir=folder, allow_writing_files=True)
+                given = {"save_snapshot": True, "snapshot_file": str(kept)}
+            if begun is not None:
+                kept.write_bytes(self.snapshot_)
+            model.fit(data, **given)
+            self.snapshot_ = kept.read_bytes() if given else b""
+        # Fitted models reject changes of parameters, which are stored in several places.
+        model._init_params = clone(self.estimator).set_params(thread_count=1).get_params()  # noqa: SLF001
         described = model.get_metadata()
         described["params"] = _THREADS.sub(r"\g<1>1", described["params"])
+        described["output_options"] = "{}"  # names the folder
+        return model
+
+    def _predicted(self, coded: Any) -> Any:
+        return next(self._staged(coded, [0]))  # 0 means all
+
+    def _staged(self, coded: Any, rounds: Sequence[int]) -> Iterator[Any]:
+        model, seen = self.estimator_, self._seen(coded)
+        predict = model.predict_proba if hasattr(self, "classes_") else model.predict
+        for n_rounds in rounds:  # the library's own stages differ in the last digit
+            yield predict(seen, ntree_end=n_rounds, thread_count=1)
 
     def _seen(self, X: Any) -> Any:
         """Return a table as a frame of integer codes, as CatBoost requires; -1 means missing."""

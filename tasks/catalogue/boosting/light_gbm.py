@@ -1,14 +1,25 @@
 """LightGBM's boosted trees."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
-from lightgbm import LGBMClassifier, LGBMRegressor
+from lightgbm import Booster, Dataset, LGBMClassifier, LGBMRegressor, train
 from numpy.typing import NDArray
+from scipy.special import expit, softmax
+from sklearn.utils.class_weight import compute_sample_weight
 
-from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor, Weights
+from prefect_tune.tasks.catalogue.boosting import (
+    Native,
+    NativeClassifier,
+    NativeRegressor,
+    Weights,
+    of_each_class,
+    round_seed,
+)
 
+_OBJECTIVES = {0: "regression", 2: "binary"}
+"""The usual objective by number of classes; for more classes, `multiclass`."""
 _SETTINGS: Mapping[str, Any] = {
     "n_jobs": 0,  # all threads that OpenMP allows; other numbers would end up in the model's text
     "verbose": -1,
@@ -17,24 +28,86 @@ _SETTINGS: Mapping[str, Any] = {
 }
 
 
-class _LightGBM:
-    """LightGBM with results that do not depend on the number of threads.
+class _LightGBM(Native):
+    """LightGBM with results that depend neither on the number of threads nor on stops.
+
+    The random numbers of a round depend only on the seed and the number of earlier rounds.
 
     Column-wise training computes each sum on one thread, so the order of additions is fixed.
     Row-wise training and sparse columns split sums between threads. Matrices consist mostly of
     zeros and are faster row-wise, so they are fitted on one thread.
     """
 
-    codes_: Any
+    n_trees_: list[int]
+    """Number of trees per class after each round; a round without a split adds none."""
+    _plain: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "boosting_type": ("gbdt",),
+        "objective": (None,),
+        "subsample_freq": (0,),
+    }
 
-    def _fit_coded(self, model: Any, X: Any, y: NDArray[Any], weights: Weights) -> None:
+    _tested = frozenset([*_SETTINGS, "extra_trees"])
+
+    def _converted(self, coded: Any, y: NDArray[Any], weights: Weights) -> Dataset:
         columns = np.flatnonzero(self.codes_.is_category_).tolist()
+        if (word := self.estimator.get_params().get("class_weight")) is not None:
+            weights = compute_sample_weight(word, y) * (1.0 if weights is None else weights)
+        return Dataset(coded, y, weight=weights, categorical_feature=columns)
+
+    def _trained(self, data: Any, begun: Any, *, is_live: bool) -> Booster:
+        settings = self._settings()
+        booster, n_trees = begun, self.n_trees_[:] if begun else []
+        for n_done in range(len(n_trees), settings.pop("n_estimators")):
+            seed = round_seed(self.random_state, n_done)
+            seeds = {"feature_fraction_seed": seed, "extra_seed": seed}
+            if is_live:
+                booster.reset_parameter(seeds)
+                booster.update()
+            else:
+                more = {"init_model": booster, "keep_training_booster": True}
+                booster, is_live = train(settings | seeds, data, 1, **more), True
+            n_trees.append(booster.current_iteration())
+        self.n_trees_, self.has_own_link_ = n_trees, self.can_continue
+        return booster
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the library's parameters, with the names of its scikit-learn interface."""
+        settings = self.estimator.get_params()
         if self.codes_.is_table_:
-            model.set_params(force_col_wise=True, is_enable_sparse=False)
+            settings |= {"force_col_wise": True, "is_enable_sparse": False}
         else:
-            model.set_params(force_row_wise=True, n_jobs=1)
-        model.fit(X, y, sample_weight=weights, categorical_feature=columns)
-        model.set_params(n_jobs=1)  # for predictions
+            settings |= {"force_row_wise": True, "n_jobs": 1}
+        if settings["objective"] is None:
+            n_classes = len(getattr(self, "classes_", ()))
+            settings["objective"] = _OBJECTIVES.get(n_classes, "multiclass")
+            settings["num_class"] = n_classes if n_classes > 2 else 1
+        left_out = ("class_weight", "importance_type")
+        return {name: value for name, value in settings.items() if name not in left_out}
+
+    def _predicted(self, coded: Any) -> Any:
+        found: Any = self.estimator_.predict(coded, raw_score=self.has_own_link_, num_threads=1)
+        if self.has_own_link_:
+            return self._linked(found)
+        return of_each_class(found) if hasattr(self, "classes_") else found
+
+    def _staged(self, coded: Any, rounds: Sequence[int]) -> Iterator[Any]:
+        done, raw = 0, np.zeros(1)
+        for n_rounds in rounds:
+            for tree in range(done, self.n_trees_[n_rounds - 1]):  # in the order of predictions
+                raw = raw + self.estimator_.predict(
+                    coded, start_iteration=tree, num_iteration=1, raw_score=True, num_threads=1
+                )
+            done = self.n_trees_[n_rounds - 1]
+            yield self._linked(raw)
+
+    def _linked(self, raw: Any) -> Any:
+        """Return predictions, given sums over trees.
+
+        The library's own probabilities would need another pass over all trees for each stage.
+        """
+        if hasattr(self, "classes_"):
+            return softmax(raw, axis=1) if raw.ndim == 2 else of_each_class(expit(raw))
+        return raw
 
 
 class LightGBMClassifier(_LightGBM, NativeClassifier):

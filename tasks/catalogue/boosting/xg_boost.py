@@ -1,13 +1,21 @@
 """XGBoost's boosted trees."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from xgboost import XGBClassifier, XGBRegressor
+from xgboost import Booster, DMatrix, QuantileDMatrix, XGBClassifier, XGBRegressor
 
-from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor, Weights
+from prefect_tune.tasks.catalogue.boosting import (
+    Native,
+    NativeClassifier,
+    NativeRegressor,
+    Weights,
+    of_each_class,
+    round_seed,
+)
 
 _SETTINGS: Mapping[str, Any] = {
     "n_jobs": 1,
@@ -15,22 +23,76 @@ _SETTINGS: Mapping[str, Any] = {
     "tree_method": "hist",
     "enable_categorical": True,
 }
+_STRETCH = 4
+"""Number of rounds that share a seed. Fewer rounds would make training slower."""
 
 
-class _XGBoost:
+class _XGBoost(Native):
     """XGBoost, which treats unstored entries of a sparse matrix as missing values.
+
+    Training that continues drops the rounds since the last multiple of `_STRETCH`, and makes them
+    again.
 
     Zeros in dense matrices also count as missing, so that dense and sparse matrices give equal
     trees. In tables, zeros are numbers or category codes and do not count as missing.
     """
 
-    codes_: Any
+    _plain: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "booster": (None, "gbtree"),
+        "objective": ("binary:logistic", "reg:squarederror"),
+        "tree_method": ("hist",),
+    }
 
-    def _fit_coded(self, model: Any, X: Any, y: NDArray[Any], weights: Weights) -> None:
-        model.set_params(feature_types=["c" if c else "q" for c in self.codes_.is_category_])
-        if not self.codes_.is_table_ and np.isnan(model.missing):
-            model.set_params(missing=0.0)
-        model.fit(X, y, sample_weight=weights)
+    def _converted(self, coded: Any, y: NDArray[Any], weights: Weights) -> DMatrix:
+        self.missing_: float = self.estimator.missing
+        if not self.codes_.is_table_ and np.isnan(self.missing_):
+            self.missing_ = 0.0
+        is_binned = self.estimator.tree_method == "hist"
+        kind = partial(QuantileDMatrix, max_bin=self.estimator.max_bin) if is_binned else DMatrix
+        return kind(
+            coded,
+            y,
+            weight=weights,
+            missing=self.missing_,
+            feature_types=["c" if c else "q" for c in self.codes_.is_category_],
+            enable_categorical=True,
+            nthread=1,
+        )
+
+    def _trained(self, data: Any, begun: Any, *, is_live: bool) -> Booster:
+        settings, n_classes = self.estimator.get_xgb_params(), len(getattr(self, "classes_", ()))
+        if n_classes > 2:
+            settings |= {"objective": "multi:softprob", "num_class": n_classes}
+        n_done = begun.num_boosted_rounds() if begun is not None else 0
+        booster, has_seeds = begun, self.can_continue
+        if not is_live or n_done % _STRETCH:  # a live one is usable between stretches
+            n_done -= n_done % _STRETCH
+            booster = Booster(settings, [data], begun[:n_done] if n_done else None)
+        for n in range(n_done, self.estimator.n_estimators):
+            if n % _STRETCH == 0 and has_seeds:
+                # The sampler of columns keeps its state until the tree method changes.
+                booster.set_param({"tree_method": "approx"})
+                booster.num_features()  # applies the parameters
+                seed = round_seed(self.random_state, n)
+                booster.set_param({"tree_method": "hist", "seed": seed})
+            booster.update(data, n)
+        return booster
+
+    def _predicted(self, coded: Any) -> Any:
+        return next(self._staged(coded, [self.estimator_.num_boosted_rounds()]))
+
+    def _staged(self, coded: Any, rounds: Sequence[int]) -> Iterator[Any]:
+        done, found = 0, np.zeros(0)
+        more: dict[str, Any] = {"missing": self.missing_, "validate_features": False}
+        for n_rounds in rounds:
+            if n_rounds > done:
+                more["iteration_range"] = (done, n_rounds)
+                found = self.estimator_.inplace_predict(coded, **more)
+                if n_rounds < rounds[-1]:
+                    margin = self.estimator_.inplace_predict(coded, predict_type="margin", **more)
+                    more["base_margin"] = margin
+            done = n_rounds
+            yield of_each_class(found) if hasattr(self, "classes_") else found
 
 
 class XGBoostClassifier(_XGBoost, NativeClassifier):

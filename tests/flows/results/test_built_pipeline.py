@@ -43,6 +43,9 @@ class Power(TransformerMixin, BaseEstimator):
         return np.sign(X) * np.abs(X) ** self.exponent
 
 
+BOOSTING = "prefect_tune.tasks.catalogue.boosting"
+
+
 def seeded(id, estimator, weights, **fixed):
     flags = Flags(stochastic=True, weights=weights)
     return Algorithm(id=id, estimator=estimator, fixed=fixed, flags=flags)
@@ -53,6 +56,7 @@ space = models(CLASSIFY.algorithm("k_nearest"), before=(bend,))
 iterative = models(
     seeded("sgd", "sklearn.linear_model.SGDClassifier", "class_weight", loss="log_loss"),
     seeded("trees", "sklearn.ensemble.GradientBoostingClassifier", "sample_weight", max_depth=2),
+    seeded("lightgbm", f"{BOOSTING}.light_gbm.classifier", "sample_weight", n_estimators=100),
     before=(BALANCE,),
 )
 """
@@ -122,7 +126,7 @@ def test_built_pipeline_equals_the_estimators_of_the_first_fold(study: str, tmp_
 
 
 def test_pipeline_trained_in_epochs_is_built_for_the_best_epoch(tmp_path: Path) -> None:
-    given = on_table(tmp_path, "mine.py:iterative", trials=4, epochs=10)
+    given = on_table(tmp_path, "mine.py:iterative", trials=6, epochs=10)
     found = searched(tmp_path, fit=False, **given)
     models = set()
     for trial in documents(found):
@@ -130,12 +134,14 @@ def test_pipeline_trained_in_epochs_is_built_for_the_best_epoch(tmp_path: Path) 
         built = built_pipeline(found.store, "s", trial["number"])
         model = built.pipeline["fit model"]
         models.add(type(model).__name__)
-        if "n_estimators" in model.get_params():
-            assert model.n_estimators == 10 * best
-        else:
+        given = model.get_params()
+        if "max_iter" in given:
             assert model.max_iter == best
             assert f"{best} passes" in built.remarks[0]
-    assert len(models) == 2
+        else:
+            rounds = given.get("n_estimators", given.get("estimator__n_estimators"))
+            assert rounds == 10 * best
+    assert len(models) == 3
 
 
 def test_code_of_a_trial_runs_and_weights_rows_as_in_the_study(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from prefect_tune.flows.starting.resume import CannotContinue
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Algorithm, Budget
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.tasks import user_code
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue import spaces
 
@@ -277,3 +278,22 @@ def test_stored_copy_is_used_only_if_complete_and_with_the_same_options(prepared
     assert prepared("train.csv", **TRIALS).name == "one"  # imported once more
     Path("train.csv").unlink()
     assert prepared("other.csv", study="one", input="stored").plan.source.data == "train.csv"
+
+
+def test_changed_version_of_a_boosting_library_is_noted_once(prepared, monkeypatch) -> None:
+    installed = user_code.installed_version
+
+    def notes() -> str:
+        study = prepared("train.csv", **GIVEN, space="modern")
+        with Study.opened(study.store, study.name) as entered:
+            entered.set_plan(entered.plan)
+        return " ".join(map(str, study.notes))
+
+    assert "instead of" not in notes()
+    assert "instead of" not in notes()
+    newer = {"xgboost": "99.0"}
+    monkeypatch.setattr(
+        user_code, "installed_version", lambda name: newer.get(name) or installed(name)
+    )
+    assert "xgboost is 99.0 instead of" in notes()
+    assert "instead of" not in notes()

@@ -22,6 +22,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final.refit import Member, store_model
+from prefect_tune.tasks.fitting.epochs import iterative_algorithms
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, recipe
 from prefect_tune.tasks.problem import StudyContext, open_store
@@ -208,3 +209,11 @@ def test_events_of_a_code_are_aggregated_by_row(aggregation, of_a) -> None:
     assert [row[1] for row in matrix] == [of_b, of_b, 0]
     with pytest.raises(ValueError, match="no code"):
         aggregated(3, aggregation)
+
+
+@pytest.mark.parametrize("name", [*TABLES, *OF_EVENTS])
+def test_models_without_epochs_are_linear_kernels_or_neighbors(name) -> None:
+    space = SPACES[name]
+    known = {algorithm.id for algorithm in space.steps[-1].algorithms}
+    in_epochs = iterative_algorithms(space.steps[-1], 0 if space.target == "regression" else 2)
+    assert known - in_epochs <= {"logistic_regression", "ridge", "k_nearest", "kernel_svm"}

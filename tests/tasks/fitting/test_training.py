@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import make_classification, make_regression
 from sklearn.linear_model import SGDClassifier
+from sklearn.neural_network import MLPRegressor
+from sklearn.svm import LinearSVC
 
+from prefect_tune.tasks.catalogue.notation import OWN
 from prefect_tune.tasks.fitting.epochs import (
     ITERATIVE,
     Checkpoint,
     EpochTraining,
+    Iterative,
     epoch_seed,
     rounds_after,
     training_of,
@@ -27,6 +31,7 @@ from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import predictions_of
 
 EPOCHS = 10
+BOOSTING = "prefect_tune.tasks.catalogue.boosting"
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "MLPClassifier": (
         {},
@@ -36,20 +41,32 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
         {"loss": "log_loss", "average": True, "class_weight": "balanced"},
         {"loss": "hinge", "penalty": None, "learning_rate": "pa1", "eta0": 0.5},
     ),
+    "mlp_regressor": ({"hidden_layers": 1, "nodes_per_layer": 4, "early_stopping": True},),
+    "BaggingClassifier": ({"max_features": 0.5}, {"estimator": LinearSVC(), "n_estimators": 8}),
     "SGDRegressor": ({"average": 5, "eta0": 0.001},),
     "GradientBoostingClassifier": (
         {"n_estimators": 20, "max_depth": 2, "subsample": 0.5, "max_features": 0.3},
         {"n_estimators": 7, "n_iter_no_change": 2, "loss": "log_loss"},
     ),
     "HistGradientBoostingClassifier": ({"max_features": 0.5}, {"early_stopping": True}),
+    f"{BOOSTING}.light_gbm.classifier": ({"n_estimators": 25, "colsample_bytree": 0.5},),
+    f"{BOOSTING}.xg_boost.classifier": ({"n_estimators": 25, "colsample_bytree": 0.5},),
+    f"{BOOSTING}.cat_boost.classifier": ({"iterations": 25, "learning_rate": 0.2},),
+    f"{BOOSTING}.light_gbm.regressor": (
+        {"n_estimators": 7, "colsample_bytree": 0.5, "extra_trees": True},
+    ),
+    f"{BOOSTING}.xg_boost.regressor": ({"n_estimators": 7, "subsample": 0.5},),
+    f"{BOOSTING}.cat_boost.regressor": ({"iterations": 7, "learning_rate": 0.2},),
     "RandomForestClassifier": ({"class_weight": "balanced_subsample"}, {"oob_score": True}),
 }
 PATHS = {f"{made.__module__}.{made.__name__}": way for made, way in ITERATIVE.items()}
+PATHS[f"{OWN}.mlp_regressor"] = ITERATIVE[MLPRegressor]
+PATHS |= {path: Iterative("estimator's") for path in VARIANTS if path.startswith(BOOSTING)}
 USUAL = {"MLPClassifier", "SGDClassifier", "GradientBoostingClassifier", "RandomForestClassifier"}
 CASES = [
     pytest.param(path, arguments, marks=() if name in USUAL and not n else pytest.mark.full)
     for path, name in ((path, path.rsplit(".", 1)[1]) for path in PATHS)
-    for n, arguments in enumerate(VARIANTS.get(name, ({},)))
+    for n, arguments in enumerate(VARIANTS.get(path, VARIANTS.get(name, ({},))))
 ]
 
 
@@ -77,7 +94,7 @@ def begun(
     how: Recipe, start: Checkpoint | None = None, *, scored: bool = True,
     data: FoldData | None = None,
 ) -> EpochTraining:  # fmt: skip
-    is_classifier = not how.estimator.endswith("Regressor")
+    is_classifier = not how.estimator.endswith(("Regressor", "regressor"))
     usual, y = rows_of(classes=is_classifier)
     metric = metric_named("error" if is_classifier else "neg_mean_squared_error")
     loss = (lambda p: metric.loss(y, p, len(usual.classes))) if scored else None
@@ -111,8 +128,9 @@ def test_resumed_training_ends_as_if_never_interrupted(path, arguments) -> None:
     assert parts.curve == whole.curve
     assert held_out(parts) == held_out(whole)
     assert trained(how, 1, 2, 7, 10).curve == whole.curve
-    assert pickle.dumps(trained(how, 10).estimator) == pickle.dumps(whole.estimator)
-    data, y = rows_of(classes=not path.endswith("Regressor"))
+    if "cat_boost" not in path:  # CatBoost stores times and random names
+        assert pickle.dumps(trained(how, 10).estimator) == pickle.dumps(whole.estimator)
+    data, y = rows_of(classes=not path.endswith(("Regressor", "regressor")))
     metric = metric_named("error" if len(data.classes) else "neg_mean_squared_error")
     for epoch in (1, 4, 10):
         training = begun(how, scored=False)
@@ -192,8 +210,16 @@ class SGDClassifierOfAUser(SGDClassifier):  # type: ignore[misc]
         ("sklearn.neural_network.MLPClassifier", {"solver": "lbfgs"}),
         ("sklearn.linear_model.SGDClassifier", {"learning_rate": "adaptive"}),
         ("sklearn.ensemble.AdaBoostClassifier", {}),
+        ("sklearn.ensemble.BaggingClassifier", {"oob_score": True}),
         ("sklearn.linear_model.LogisticRegression", {}),
         (f"{__name__}.SGDClassifierOfAUser", {}),
+        (f"{BOOSTING}.light_gbm.classifier", {"boosting_type": "dart"}),
+        (f"{BOOSTING}.light_gbm.classifier", {"subsample": 0.5, "subsample_freq": 1}),
+        (f"{BOOSTING}.light_gbm.regressor", {"objective": "poisson"}),
+        (f"{BOOSTING}.light_gbm.classifier", {"num_iterations": 9}),
+        (f"{BOOSTING}.xg_boost.classifier", {"booster": "dart"}),
+        (f"{BOOSTING}.xg_boost.classifier", {"tree_method": "approx"}),
+        (f"{BOOSTING}.cat_boost.classifier", {"iterations": 9}),
     ],
 )
 def test_configuration_without_epochs_is_fitted_at_once(path, arguments) -> None:

@@ -32,13 +32,25 @@ from prefect_tune.tasks.trial.path_run import PathRun
 
 pytestmark = pytest.mark.slow
 
-MORE = (pytest.param(m, marks=pytest.mark.full) for m in ("sgd", "histograms", "forest"))
-ITERATIVE = ("mlp", "boosting", *MORE)
+BOOSTERS = ("lightgbm", "xgboost", "catboost")
+TREES = ("boosting", "histograms", "forest", *BOOSTERS)
+MORE = (m for m in ("sgd", *TREES) if m not in {"boosting", "lightgbm"})
+ITERATIVE = (
+    "mlp",
+    "boosting",
+    "lightgbm",
+    *(pytest.param(m, marks=pytest.mark.full) for m in MORE),
+)
 
 
 @pytest.fixture
 def context(tmp_path) -> StudyContext:
     return epoch_context(tmp_path)
+
+
+def forget_trainings() -> None:
+    """Make the next trial resume from checkpoints, as in another process."""
+    node_module._LIVE.clear()
 
 
 def query_of(context: StudyContext, model: str, epochs: int | None = None) -> Query:
@@ -91,8 +103,12 @@ def kept_losses(context: StudyContext, evaluation: Evaluation) -> Iterator[float
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_resumed_trial_predicts_with_the_best_epoch(tmp_path, context, model) -> None:
+@pytest.mark.parametrize("is_live", [True, False], ids=["in one process", "in two processes"])
+def test_resumed_trial_predicts_with_the_best_epoch(tmp_path, context, model, is_live) -> None:
     begun = train(context, model, 4)
+    assert len(node_module._LIVE) > 0
+    if not is_live:
+        forget_trainings()
     ended = train(replace(context, study="another"), model)
     assert results(ended) == results(straight(tmp_path, model))
     assert begun.curve == ended.curve[:4]
@@ -110,8 +126,8 @@ def test_resumed_trial_predicts_with_the_best_epoch(tmp_path, context, model) ->
     lose_predictions(context, ended)
     repaired = train(context, model)
     assert results(repaired) == results(ended)
-    has_all_epochs = model in ("boosting", "histograms", "forest")  # others train once more
-    assert all(step.hit for step in models_of(repaired)) == has_all_epochs
+    # Other models train once more.
+    assert all(step.hit for step in models_of(repaired)) == (model in TREES)
     assert verify(store_of(context)).is_sound
 
 
@@ -127,6 +143,7 @@ def test_cost_of_a_checkpoint_is_the_sum_over_all_partial_runs(context, monkeypa
     monkeypatch.setattr(training, "perf_counter", count().__next__)  # all takes one second
     begun = train(context, "mlp", 5)
     lose_predictions(context, begun)
+    forget_trainings()
     ended = train(context, "mlp", 6)
     assert ended.best_epoch == begun.best_epoch  # so they are made again
     costs = {e.key: e.cost_seconds for e in checkpoints(context)}
@@ -146,6 +163,7 @@ def test_damaged_or_evicted_checkpoint_is_skipped(tmp_path, context, is_damaged)
     later = train(context, "sgd", 6)
     store = store_of(context)
     store.memory = MemoryTier(0)
+    forget_trainings()
     step = next(step for step in models_of(later) if step.fold == 1)  # the other folds wait for it
     if is_damaged:
         path = next(Path(store.files.path("cache", step.key[:2], step.key)).rglob("*.pkl"))
@@ -217,6 +235,7 @@ def test_refit_trains_the_best_number_of_epochs(context, monkeypatch, model) -> 
     fitted = node.part("estimator")
     counted = {"boosting": 14, "forest": 11}.get(model)
     assert counted is None or len(fitted.estimators_) == counted
+    assert model not in BOOSTERS or fitted.get_params()[fitted.rounds] == 14
     assert not getattr(fitted, "warm_start", False)
     label = [path_run.dataset.classes[i] for i in node.predictions().label]
     assert label == list(fitted.predict(before.part("held_out")))
