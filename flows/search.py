@@ -42,9 +42,9 @@ class TimeLimit:
     The first trial of a model (an algorithm of the last step) may use a share of the remaining
     worker-seconds (see `Costs.share_seconds`). The limit of later trials is the predicted median
     cost plus three standard deviations. Each limit is at least a quarter of the remaining time. The
-    minimum limit itself stays between 5 and 30 s and, for a trial on a subset of the rows, below
-    1.5 times the allowed seconds. Without a time budget, no limit exceeds `most_seconds`. A rerun
-    trial gets 2.5 times `most_seconds`.
+    minimum limit itself stays between 5 and 30 s. For a trial on a subset of the rows, the minimum
+    limit is at most 1.5 times the allowed seconds, and never below 5 s. Without a time budget, no
+    limit exceeds `most_seconds`. A rerun trial gets 2.5 times `most_seconds`.
     """
 
     def __init__(self, costs: Costs, most_seconds: float, *, is_adaptive: bool) -> None:

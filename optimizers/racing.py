@@ -512,10 +512,10 @@ class Racing(Optimizer):
         return estimated(outcome, _evaluation(best), self.objective, difference)
 
     def _keeps_up(self, i: int) -> bool:
-        """Return whether a configuration may be resumed; always true once there is an incumbent.
+        """Return whether a configuration may be resumed; always true once a full trial qualifies.
 
-        Without an incumbent, a configuration must not be clearly behind the best on the highest
-        rung.
+        Until then, a configuration with partial runs must not be clearly behind the best on the
+        highest rung.
         """
         if self.history.incumbent is not None or not self._has_partial_runs:
             return True

@@ -30,7 +30,7 @@ from prefect_tune.storage.notices import warn
 
 @dataclass
 class Waits:
-    """Time spent waiting for unreachable stores, as counted by `waits_counted`.
+    """Time spent waiting for other workers or an unreachable store, as counted by `waits_counted`.
 
     Attributes:
         changed: Function that is called at the start and the end of each wait.
@@ -57,7 +57,7 @@ def waits_counted(changed: Callable[[Waits], None] = lambda _: None) -> Iterator
 
 
 class Stopwatch:
-    """Measures the time since its creation, without time spent waiting for stores."""
+    """Measures the time since its creation, without waits for other workers or stores."""
 
     def __init__(self) -> None:
         self.since, self.waited = monotonic(), _waited_seconds()

@@ -93,7 +93,7 @@ def _method(method: "Method") -> dict[str, Any]:
     return {
         "name": method.name,
         "purpose": method.purpose,
-        "honors_constraints": method.honors_constraints,
+        "honours_constraints": method.honors_constraints,
         "fidelities": sorted(method.fidelities),
         "draws_on_cost": method.draws_on_cost,
         "compared_by_default": method.compared_by_default,

@@ -107,7 +107,7 @@ class StudyRequest:
 
 
 def _check_plugins(options: StudyOptions) -> None:
-    """Raise `BadInput` if a plugin of the study is missing or has another version here."""
+    """Raise `BadInput` if a plugin of the study is missing or has changed."""
     address = store_address(options.store, options.database)
     if options.study is None or not ArtifactStore.exists(address):
         return
@@ -231,7 +231,7 @@ def find_metric(
     given = None if wanted is None else _class_written(wanted, classes)
     if wanted is not None and (len(classes) != 2 or given is None):
         raise BadInput(
-            f"the target has {', '.join(labels[:8]) or 'numbers'}; name one of two classes",
+            f"needs one of two classes, and the target has {', '.join(labels[:8]) or 'numbers'}",
             option="positive",
             value=wanted,
         )

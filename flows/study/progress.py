@@ -62,7 +62,7 @@ class RunningTrial:
     """Progress of a running trial.
 
     Attributes:
-        seconds: Time since the trial started, without time spent waiting for other trials.
+        seconds: Time since the trial started, without waits for other workers or stores.
         step: Name of the current step; empty if unknown.
         fold: Number of the current fold, from 0; None if unknown.
     """

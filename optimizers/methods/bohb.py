@@ -173,7 +173,7 @@ class Bohb(Hyperband):
         """Good and bad results on the highest rung with enough results; None if no rung has enough.
 
         A rung has enough results if its number of successful trials exceeds the largest dimension
-        of a configuration by three. Results are sorted, best first.
+        of a configuration by at least three. Results are sorted, best first.
         """
         met = {c.name: c.bound for c in self.objective.constraints}
         told = [t for t in (*self.history, *self.history.older.subsample(met)) if t.is_told]

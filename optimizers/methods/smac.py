@@ -45,7 +45,7 @@ _N_RANDOM = 1_000
 """Number of random candidates per ask."""
 _N_STARTS = 10
 """Number of best observed configurations, and of best candidates, that start a local search."""
-_N_NEIGHBOURS = 30
+_N_NEIGHBORS = 30
 _N_CLIMBS = 10
 """Largest number of steps of a local search."""
 Score = Callable[[Candidates], Array]
@@ -178,7 +178,7 @@ class ForestSearch:
         """
         visited, visited_scores = points, scores
         for _ in range(_N_CLIMBS):
-            near, origin = neighbors(self.candidates, points, _N_NEIGHBOURS, rng)
+            near, origin = neighbors(self.candidates, points, _N_NEIGHBORS, rng)
             if not len(near):
                 break
             near_scores = score(near)

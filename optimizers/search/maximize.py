@@ -95,7 +95,7 @@ _SOBOL = 8
 """Binary logarithm of the number of Sobol points."""
 _N_STARTS = 5
 """Number of the best observed candidates whose neighborhood is searched."""
-_N_NEIGHBOURS = 24
+_N_NEIGHBORS = 24
 _N_POLISHED = 3
 _POLISH_ITERATIONS = 15
 _N_CLIMBS = 2
@@ -131,7 +131,7 @@ def maximize(
     units = qmc.Sobol(d, rng=rng).random_base2(_SOBOL)[: len(drawn)] if d else drawn.units
     pool = Candidates(drawn.algorithms, lower + units * (upper - lower)).joined(starts)
     for deviation in (0.2, 0.05):
-        near, _ = neighbors(space, starts, _N_NEIGHBOURS, rng, deviation)
+        near, _ = neighbors(space, starts, _N_NEIGHBORS, rng, deviation)
         pool = pool.joined(near)
     pool = inputs.snapped(Candidates(pool.algorithms, np.clip(pool.units, lower, upper)))
     scores = score(pool)
@@ -185,7 +185,7 @@ def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) ->
     rows = np.array(moved, dtype=np.float64).reshape(len(moved), leader.units.shape[1])
     around = Candidates(np.repeat(leader.algorithms, len(moved), axis=0), rows)
     if space.space.n_paths > 1:
-        near, _ = neighbors(space, leader, 4 * _N_NEIGHBOURS, rng, 0.05)
+        near, _ = neighbors(space, leader, 4 * _N_NEIGHBORS, rng, 0.05)
         around = around.joined(inputs.snapped(near))
     return around
 

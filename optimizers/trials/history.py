@@ -154,13 +154,13 @@ class History:
         return tuple(self._trials[n] for n in self._asked.get(configuration, ()))
 
     def best(self, n: int) -> list[Trial]:
-        """Return the n best complete trials that meet all constraints, best first."""
+        """Return the n best full trials that meet all constraints, best first."""
         return [self._trials[int(rank[-1])] for rank in self._ranked[:n]]
 
     def abridged(self, n_best: int, n_last: int) -> "History":
         """Return a history of the n_best best, the n_last newest and all pending trials.
 
-        The best trials meet all constraints. The newest trials are complete or failed.
+        The best trials meet all constraints. The newest trials are full or failed.
         """
         best = (trial.number for trial in self.best(n_best))
         told = (TrialState.COMPLETE, TrialState.FAILED)
@@ -175,14 +175,14 @@ class History:
 
     @property
     def losses(self) -> Array:
-        """Losses of the complete trials, shape (n,)."""
+        """Losses of the full trials, shape (n,)."""
         return np.array([t.evaluation.loss for t in self.complete if t.evaluation])
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best complete trial that meets the constraints; the first trial wins ties.
+        """The best full trial that meets the constraints; the first trial wins ties.
 
-        The incumbent is None before any complete trial meets the constraints.
+        The incumbent is None before any full trial meets the constraints.
         """
         return next(iter(self.best(1)), None)
 

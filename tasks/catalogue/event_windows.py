@@ -182,7 +182,7 @@ class Vocabulary:
         return self._levels.setdefault(number, NameLevel.of(names))
 
     def _parents(self) -> list[list[str]]:
-        """Return the parents of each code that have columns, including the code itself."""
+        """Return parents with columns for each code, and the code itself if it is a parent."""
         every = {parent for parents in self.parents.values() for parent in parents}
         of_codes = [
             list(dict.fromkeys([*((code,) if code in every else ()), *self.parents.get(code, ())]))
@@ -197,7 +197,7 @@ class Vocabulary:
 def different_parents(
     names_of_codes: Mapping[int, Sequence[str]], parents: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return the sorted parents of two or more codes; of parents of equal codes, the nearest."""
+    """Return the sorted parents of two or more codes, only the nearest of equal sets."""
     children: defaultdict[str, list[int]] = defaultdict(list)
     for code, names in names_of_codes.items():
         for name in names:

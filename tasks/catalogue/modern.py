@@ -332,7 +332,7 @@ PORTFOLIOS = Path(__file__).parent / "portfolios"
 """Folder with two JSON files per portfolio, with and without models of the extra `boosting`."""
 _LISTS = "{}.json", "{}_without_boosting.json"
 _QUICK = frozenset({"k_nearest", "ridge"})
-_MANY_CLASSES, _MANY_COLUMNS, _MOST_NEIGHBOURS = 100, 2_000, 100_000
+_MANY_CLASSES, _MANY_COLUMNS, _MOST_NEIGHBORS = 100, 2_000, 100_000
 
 
 def portfolio_of(space: Space, objective: Objective | None = None) -> list[Configuration]:
@@ -346,7 +346,7 @@ def portfolio_of(space: Space, objective: Objective | None = None) -> list[Confi
     found = [list(_of_space(PORTFOLIOS / name.format(space.name), space)) for name in _LISTS]
     portfolio, known = max(found, key=len), objective or Objective()
     is_wide = (known.n_classes or 0) > _MANY_CLASSES or (known.n_columns or 0) > _MANY_COLUMNS
-    if is_wide and (known.n_rows or 0) <= _MOST_NEIGHBOURS:
+    if is_wide and (known.n_rows or 0) <= _MOST_NEIGHBORS:
         portfolio.sort(key=lambda found: _QUICK.isdisjoint(found.path))
     return portfolio
 

@@ -54,9 +54,10 @@ def space_named(name: str) -> "Space":
     return SPACES.named(name)
 
 
-OPTIONAL = frozenset({"catboost", "xgboost"})
-"""Packages of the extra `boosting`; all other packages come with prefect-tune or are installed by
-the user."""
+_XGBOOST = "xgboost" if sys.platform == "darwin" else "xgboost-cpu"  # without graphics libraries
+OPTIONAL: Mapping[str, str] = {"catboost": "catboost", "xgboost": _XGBOOST}
+"""Distributions of the packages of the extra `boosting`; all other packages come with prefect-tune
+or are installed by the user."""
 _LINKED = frozenset({"lightgbm", "xgboost"})
 """Packages that may need a system-wide OpenMP runtime; other packages include all they need."""
 _OPENMP = "brew install libomp, apt-get install libgomp1, or dnf install libgomp"
@@ -79,7 +80,7 @@ def missing_library(package: str) -> MissingLibrary | None:
     """Return the reason why a package cannot be used, with a remedy; None if usable."""
     if package in sys.modules and sys.modules[package] is not None:
         return None
-    remedy = f"pip install {package}"
+    remedy = f"pip install {OPTIONAL.get(package, package)}"
     spec = None
     with suppress(ModuleNotFoundError):  # raised if the parent package of a dotted name is missing
         spec = find_spec(package)

@@ -243,7 +243,7 @@ class _Gathered:
         n_left = entries["count"][is_text & ~is_kept].sum()
         notes = {
             f"{n_left} events of {where} keep only their code, because their string {why}": n_left,
-            f"{self._n_beside} events of {where} keep a number, not its string": self._n_beside,
+            f"{self._n_beside} strings of {where} next to a number are not used": self._n_beside,
             f"values of {where} such as {self._comma} have a decimal comma": self._comma,
         }
         for what, is_what in (("string values", is_text), ("several units", is_unit)):
@@ -373,7 +373,7 @@ def name_columns(
 
 
 def _named_so(columns: Iterable[Any], names: Iterable[str]) -> Iterator[Any]:
-    """Yield the columns with lowercase names in `names`, in the order of `names`."""
+    """Yield the columns whose lowercased names are in `names`, in the order of `names`."""
     lowered = {str(column).lower(): column for column in reversed([*columns])}
     return (lowered[name] for name in names if name in lowered)
 

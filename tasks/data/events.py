@@ -66,7 +66,7 @@ class EventRows:
     ) -> Self:
         """Sort events by patient and time, and find the events of each row.
 
-        If a row's patient has only a birth and static events before the prediction time, the row
+        If a row's patient has only a birth and static events up to the prediction time, the row
         gets no events at all.
 
         Args:

@@ -461,7 +461,7 @@ def column_names(location: Location) -> list[str]:
 
 
 def columns_called(location: Location, names: Collection[str]) -> list[str]:
-    """Return the columns of a file with lowercase names among `names`."""
+    """Return the columns of a file whose lowercased names are in `names`."""
     return [name for name in column_names(location) if name.lower() in names]
 
 

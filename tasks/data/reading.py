@@ -114,7 +114,7 @@ def read_event_rows(
     """Read events and the rows to predict, without classes; return the rows and notes.
 
     Times at midnight are dates if midnights were dates in training. A row whose patient has only a
-    birth and static events before the prediction time counts as a row without events. The new data
+    birth and static events up to the prediction time counts as a row without events. The new data
     have their own table of codes; fitted estimators keep the table from training.
 
     Raises:

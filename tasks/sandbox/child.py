@@ -74,7 +74,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """Seconds spent waiting for other workers, and the `monotonic` start of the current wait."""
+    """Seconds of waits for workers or stores, and the `monotonic` start of the current wait."""
 
     seconds: float
     since: float | None
@@ -137,7 +137,7 @@ def report_fold(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = 
 
 
 def report_waits(waits: Waits) -> None:
-    """Report how long the call has waited for other workers, and whether it is waiting now."""
+    """Report how long the call has waited for workers or stores, and whether it waits now."""
     report(Waited(waits.seconds, waits.since))
 
 

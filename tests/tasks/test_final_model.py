@@ -26,8 +26,8 @@ from prefect_tune.tasks.problem import StudyContext
 pytestmark = pytest.mark.slow
 
 TREE = {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1}
-NEIGHBOURS = ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2})
-MODELS = (("decision_tree", TREE), NEIGHBOURS, ("gaussian_nb", {}))
+NEIGHBORS = ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2})
+MODELS = (("decision_tree", TREE), NEIGHBORS, ("gaussian_nb", {}))
 
 
 @pytest.fixture

@@ -169,9 +169,8 @@ def uses_section(report: StudyReport) -> Iterator[Section]:
     model, title, words = report.model, "What the model uses", LossWords(report.model.measure)
     what = "code" if report.summary.is_of_events else "column"
     if "effects" not in model.tables:
-        if model.is_judged and model.problem:
-            why = f"The effects of {what}s could not be measured: {model.problem}."
-            yield Section("uses", title, why)
+        why = model.problem or "this needs a final model and test rows"
+        yield Section("uses", title, f"The effects of {what}s could not be measured: {why}.")
         return
     effects = model.tables["effects"]
     least = _NO_EFFECT * max(effects["strength"].max(), 0.0)

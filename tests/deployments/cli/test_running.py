@@ -217,7 +217,7 @@ def walk() -> Iterator[None]:
 def test_user_method_is_listed_by_catalog_help_and_forms(run, check_printed) -> None:
     assert run("methods").stdout.count(WALK.purpose) == 1
     check_printed(run("methods", "walk").stdout, "method_of_a_user")
-    assert run.json("methods", "walk")["honors_constraints"] is True
+    assert run.json("methods", "walk")["honours_constraints"] is True
     assert "random or walk;" in " ".join(run("run", "--help").stdout.split())
     assert "random,walk]" in "".join(run("compare", "--help").stdout.split())
     assert "walk" in parameter_schema(tune).properties["method"]["anyOf"][0]["enum"]

@@ -12,8 +12,8 @@ def model(name: str, *, stochastic: bool = True) -> Algorithm:
 LOGISTIC = model("linear_model.LogisticRegression")
 COMPLEMENT = model("naive_bayes.ComplementNB", stochastic=False)
 classification = Space("classification", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC,))))
-NEIGHBOURS = model("neighbors.KNeighborsClassifier", stochastic=False)
-neighbors = Space("neighbors", (IMPUTE, ENCODE, Step("fit model", (NEIGHBOURS,))))
+NEIGHBORS = model("neighbors.KNeighborsClassifier", stochastic=False)
+neighbors = Space("neighbors", (IMPUTE, ENCODE, Step("fit model", (NEIGHBORS,))))
 half_fail = Space("half_fail", (IMPUTE, ENCODE, Step("fit model", (LOGISTIC, COMPLEMENT))))
 regression = Space(
     "regression",

@@ -80,7 +80,7 @@ def test_portfolio_lies_in_the_space_with_and_without_optional_libraries(name) -
     models = {c["fit model"].algorithm for c in portfolio}
     assert len(models) >= 4
     kept = {
-        s.name: {a.id for a in s.algorithms if OPTIONAL.isdisjoint(a.requires)}
+        s.name: {a.id for a in s.algorithms if OPTIONAL.keys().isdisjoint(a.requires)}
         for s in space.searched
     }
     plain = portfolio_of(space.restricted_to(kept))
