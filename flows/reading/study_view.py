@@ -165,8 +165,9 @@ class StudyView(ModelFacts):
         check, losses = self.usefulness, self.losses
         if check is None or not check.is_useless:
             return ""
+        verdict = "the model is no" if check.gain <= 0 else "it is uncertain that the model is"
         return (
-            f"the model is no better than a constant prediction: {losses.named(check.loss)} on the "
+            f"{verdict} better than a constant prediction: {losses.named(check.loss)} on the "
             f"{check.rows} rows, constant {losses.of(check.constant_loss)} (gain "
             f"{number_text(check.gain)}, 95% interval {number_text(check.low)} to "
             f"{number_text(check.high)})"
@@ -200,7 +201,7 @@ class StudyView(ModelFacts):
         lines, method = [], METHODS.get(self.method)
         if (race := self.decisions.get("race")) is not None:
             begun = counted(race["begun"], "configuration")
-            behind = "were clearly behind after a partial trial and were stopped"
+            behind = "stopped early, clearly behind after a partial trial"
             lines.append(f"race: {race['stopped']:,} of {begun} {behind}")
         named = self.losses.named
         return [*lines, *(method.decision_lines(self.decisions, named) if method else ())]

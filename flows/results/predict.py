@@ -43,8 +43,7 @@ def final_model(
     record = record or model_record(study)
     if not store.records.exists(record):
         raise BadInput(
-            f"study {study!r} has no final model, because it was interrupted or no trial meets all "
-            f"constraints; resume it with `prefect-tune run ... --study {study}` and more trials"
+            f"study {study!r} has no final model; `prefect-tune show {study}` prints the reason"
         )
     try:
         parts = store.records.get(record)

@@ -150,9 +150,8 @@ def resolve(
         notes.append(Note(text, "holdout"))
     notes += [*_class_notes(dataset, split, metric), *map(Note, group_notes), *input_notes]
     if given.bounds and not method_named(method).honors_constraints:
-        honoring = " or ".join(m.name for m in METHODS.without_plugins() if m.honors_constraints)
-        text = f"{method} ignores constraints in its search; only the final choice respects them"
-        notes.append(Note(text, "method", method, f"{honoring} searches within constraints"))
+        text = f"{method} searches without constraints, then chooses among trials that meet them"
+        notes.append(Note(text, "method", method, "to search within the constraints, use admm"))
     if trials is not None and trials < (needed := optimizer.fewest_started):
         text = (
             f"method {method} starts {needed} configurations before it evaluates one in full; with "
@@ -236,11 +235,11 @@ def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Not
     if rarest is not None and metric.declared.all_wrong is not None:  # the metric counts wrong rows
         share, label = float(np.mean(known == rarest)), dataset.classes[rarest]
         yield Note(
-            f"the rarest class, {label}, has {share:.2%} of the rows, and {metric.name} hardly "
-            f"depends on it: a model that never predicts it is wrong in {share:.2%} of the rows",
+            f"the rarest class, {label}, has {share:.2%} of the rows, so a model that never "
+            f"predicts this class is wrong in only {share:.2%} of the rows",
             "metric",
             metric.name,
-            "average_precision, auroc and balanced_accuracy give the class more weight",
+            "consider --metric average_precision, auroc or balanced_accuracy",
         )
 
 

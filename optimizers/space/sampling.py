@@ -114,10 +114,8 @@ def new_configuration(
     listed = enumerate_configurations(space, MOST_LISTED, path)
     rest = [c for c in listed or () if c not in asked]
     if not rest:
-        raise SpaceExhausted(
-            f"a thousand draws from space {space.name!r} found no new configuration after "
-            f"{len(asked)} proposals"
-        )
+        found = "a thousand draws gave" if listed is None else "the space has"
+        raise SpaceExhausted(f"{found} no new configuration after {len(asked)} proposals")
     return rest[int(rng.integers(len(rest)))]
 
 

@@ -228,7 +228,7 @@ def test_only_the_store_gets_the_content_of_a_dataframe(call, store) -> None:
     polars = pl.from_pandas(table())
     assert call(polars.drop("target"), target=polars["target"], trials=2)["n_trials"] == 2
     assert call(summary["data"], trials=3)["n_trials"] == 3  # as Prefect tries a flow run again
-    with pytest.raises(BadInput, match="other data"):
+    with pytest.raises(BadInput, match="differs from dataframe"):
         call(table().assign(a=0.0))
     with pytest.raises(BadInput, match="pass the DataFrame"):
         call(summary["data"], study="new")

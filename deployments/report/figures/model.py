@@ -96,7 +96,7 @@ def _classes(model: ModelReport) -> Iterator[Part]:
         totals = table.set_index("label")["test_rows"].loc[[*model.classes]].tolist()
         start = int(curves["threshold"].searchsorted(0.5 if "calibration" in tables else 0.0))
         rows, note = curves[["threshold", "found", "false"]].to_numpy().tolist(), ""
-        if start == len(rows) - 1:
+        if not any(rows[start][1:]):  # no row reaches the threshold
             start = int((curves["recall"] - curves["false_positive_rate"]).argmax())
             note = f"The model predicts {model.classes[0]} for all test rows, so the slider "
             note += "starts at the best balanced accuracy."
@@ -275,8 +275,10 @@ def model_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section on the members and the code of the final model."""
     view, parts = report.summary, list[Part]()
     if len(report.members) > 1:
-        texts = {"loss": report.summary.losses.of, "weight": percent}
-        parts.append(Table.of("Members of the ensemble", report.members, texts, is_open=True))
+        words = report.summary.losses
+        members = report.members.rename(columns={"loss": words.name})
+        texts = {words.name: words.of, "weight": percent}
+        parts.append(Table.of("Members of the ensemble", members, texts, is_open=True))
     if (best := view.model_trial or view.incumbent) is not None:
         options = [view.study, "--trial", str(best.trial), "--code", *view.store_options]
         purpose = f"print Python code that builds the pipeline of trial {best.trial}"

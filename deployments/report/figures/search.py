@@ -87,8 +87,8 @@ def _progress(report: StudyReport) -> Iterator[Part]:
     note = sample_note(shown, known, "evaluation")
     note += "Partial trials are not comparable with full ones." if view.n_partial else ""
     yield Figure(f"{words.name} over time", drawn, note=note)
-    texts = {"seconds": format_seconds, "loss": words.of}
-    yield Table.of("Incumbents", report.incumbents, texts)
+    texts = {"seconds": format_seconds, words.name: words.of}
+    yield Table.of("Incumbents", report.incumbents.rename(columns={"loss": words.name}), texts)
 
 
 def _importance(report: StudyReport) -> Iterator[Part]:
@@ -173,7 +173,8 @@ def _trade_off(report: StudyReport, quantity: str, found: pd.DataFrame) -> Itera
         drawn.add_vline(x=bound, line_dash="dash", line_color="var(--ink)")
         note += "The dashed line is the bound."
     yield Figure(title, drawn, note=note, is_half=True)
-    yield Table.of(f"Pareto front of {title}", front, {"loss": words.of})
+    front = front.rename(columns={"loss": words.name, "value": name})
+    yield Table.of(f"Pareto front of {title}", front, {words.name: words.of})
 
 
 def operations_section(report: StudyReport) -> Iterator[Section]:

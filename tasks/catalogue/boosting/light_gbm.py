@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from lightgbm import Booster, Dataset, LGBMClassifier, LGBMRegressor, train
+from lightgbm.basic import LightGBMError
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.utils.class_weight import compute_sample_weight
@@ -57,11 +58,16 @@ class _LightGBM(Native):
     def _trained(self, data: Any, begun: Any, *, is_live: bool) -> Booster:
         settings = self._settings()
         booster, n_trees = begun, self.n_trees_[:] if begun else []
-        for n_done in range(len(n_trees), settings.pop("n_estimators")):
+        n_rounds = settings.pop("n_estimators")
+        for n_done in range(len(n_trees), n_rounds):
             seed = round_seed(self.random_state, n_done)
             seeds = {"feature_fraction_seed": seed, "extra_seed": seed}
             if is_live:
-                booster.reset_parameter(seeds)
+                try:
+                    booster.reset_parameter(seeds)
+                except LightGBMError:  # no column can be split, so each round adds nothing
+                    n_trees += [n_trees[-1]] * (n_rounds - n_done)
+                    break
                 booster.update()
             else:
                 more = {"init_model": booster, "keep_training_booster": True}

@@ -213,7 +213,7 @@ X, Y = rows(30)
         ({"y": np.r_[np.inf, np.arange(29)]}, {}, "y .*infinite"),
         ({"y": np.ones(30)}, {}, "one class, 1.0"),
         ({"y": Y[:-1]}, {}, r"\[30, 29\]"),
-        ({"groups": np.arange(30)}, {"group": "a"}, "group is 'a'"),
+        ({"groups": np.arange(30)}, {"group": "a"}, "group='a' is set"),
         ({"groups": np.arange(29)}, {}, r"groups .*\(29,\)"),
         ({"groups": np.zeros((30, 2))}, {}, r"groups .*\(30, 2\)"),
         ({"groups": [1, "b"] * 15}, {}, r"groups .*\(int, str\)"),

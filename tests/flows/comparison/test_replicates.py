@@ -110,7 +110,7 @@ def test_options_shared_by_replicates_cannot_change(compared) -> None:
         ({"trial_timeout": "9s"}, "--trial-timeout"),
         ({"no_cache": True}, "cache"),
         ({"race": True}, "c-0-random"),
-        ({"drop": ["a"]}, "other data"),
+        ({"drop": ["a"]}, "its data are different"),
     ):
         with pytest.raises(BadInput) as refused:
             compared(methods="smac,random,tpe", name="c", **options)

@@ -128,7 +128,7 @@ def test_unchanged_study_is_resumed_if_the_budget_has_grown(begin) -> None:
     for options in ({"trials": 5}, {"trials": None, "budget": "5m"}):
         again = ended(begin(**options))
         assert action(again) == ("resume", "n-1")
-        assert again.options.stop_rule.trials == options["trials"]
+        assert again.plan.options.stop_rule.trials == options["trials"]
 
 
 def test_unchanged_study_is_resumed_if_it_failed_or_has_no_full_refit(begin) -> None:
@@ -288,7 +288,7 @@ def test_changed_metric_target_or_test_rows_are_refused(begin) -> None:
         begin("cohort:demo", target=None, drop=None, space=None, method=None)
     again = begin()  # an omitted option has the value of the series, which is not locked
     assert action(again) == ("skip", "n-1")
-    assert (again.plan.metric, again.options.positive) == ("auroc", "yes")
+    assert (again.plan.metric, again.plan.options.positive) == ("auroc", "yes")
 
 
 def test_later_studies_of_a_series_keep_the_kind_of_event_folds() -> None:

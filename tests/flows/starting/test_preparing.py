@@ -74,7 +74,7 @@ def test_impossible_options_are_refused_before_any_work(prepared, tmp_path) -> N
         ({"start": "portfolio", "space": "small"}, "start", "portfolio"),
         ({"target": "a", "metric": "r2", "space": "small"}, "space", "small"),
         ({"target": "a", "positive": "1"}, "positive", "1"),
-        ({"constraint": ["group_gap(color)<=1"]}, "constraint", "group_gap(color)"),
+        ({"constraint": ["group_gap(shade)<=1"]}, "constraint", "group_gap(shade)"),
     ):
         with pytest.raises(BadInput) as refused:
             prepared("train.csv", **{"target": "target", **options})

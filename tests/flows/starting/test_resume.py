@@ -72,8 +72,8 @@ def test_fixed_options_are_refused_with_the_value_of_the_study(prepared) -> None
         ("one", {"option": {"r": 3}}, "no --option"),
         ("one", {"race": False}, "has --race"),
         ("one", {"holdout": 0.2}, "no --holdout"),
-        ("one", {"drop": ["patient", "a"]}, "another --drop"),
-        ("one", {"test": "test.parquet"}, "another --test"),
+        ("one", {"drop": ["patient", "a"]}, "different --drop"),
+        ("one", {"test": "test.parquet"}, "different --test"),
         ("two", {"race": True}, "has --no-race"),
         ("two", {"holdout": 0.2}, "--holdout 0.3"),
     ):

@@ -140,7 +140,7 @@ def test_printed_options_name_the_given_store(store, database) -> None:
 def test_study_uses_the_store_named_by_a_block(tmp_path) -> None:
     assert entry_points(group="prefect.collections")["prefect_tune"].load().ArtifactStoreBlock
     with get_client(sync_client=True) as client:
-        assert client.read_block_type_by_slug("prefect-tune-artifact-store").documentation_url
+        assert client.read_block_type_by_slug("prefect-tune-artifact-store").description
     url = str(tmp_path / "store")
     ArtifactStoreBlock(url=url, database=SecretStr("")).save("main", overwrite=True)
     searched(tmp_path, data=str(write_table(tmp_path)), target="target", trials=1, fit=False,
