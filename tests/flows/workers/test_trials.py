@@ -1,5 +1,6 @@
 """Trials of a study on slots in the flow's process: endings, repetitions, and cancellation."""
 
+from collections import Counter
 from pathlib import Path
 from uuid import UUID
 
@@ -70,8 +71,12 @@ def test_canceled_trials_leave_no_processes_or_open_task_runs(slow, gate) -> Non
     assert not any(map(is_alive, pids))
     ended = {f"trial {number}": "Cancelled" for number in range(4)}
     wait_for(lambda: states_of_trials(flow_run_id) == ended)
-    of_models = [r for r in task_runs(flow_run_id) if r.name.startswith("fit model")]
-    assert states(of_models) == {"Cancelled": 4}
+
+    def states_of_models() -> Counter[str]:
+        runs = task_runs(flow_run_id)
+        return states([run for run in runs if run.name.startswith("fit model")])
+
+    wait_for(lambda: states_of_models() == {"Cancelled": 4})
 
 
 def test_trial_is_repeated_after_a_killed_sandbox_and_fails_after_the_second(slow, gate) -> None:
