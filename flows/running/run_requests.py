@@ -28,7 +28,7 @@ _MOVED_ON = frozenset({StateType.SCHEDULED, StateType.PENDING, StateType.CANCELL
 
 
 class RunRequests:
-    """Latest known state of a flow run. If the server does not answer, the study goes on."""
+    """Latest known state of a flow run. If the server does not answer, the study continues."""
 
     def __init__(self) -> None:
         self._state: State[Any] | None = None

@@ -54,7 +54,7 @@ class SeriesStudy(PreparedStudy):
     Attributes:
         locked: The series of the study, with its lease.
         is_new: Whether the run has created the study.
-        nothing_to_do: Reason why the run ends at once; empty if the run goes on.
+        nothing_to_do: Reason why the run ends at once; empty if the run continues.
     """
 
     locked: LockedSeries

@@ -23,15 +23,14 @@ _SETTINGS: Mapping[str, Any] = {
     "tree_method": "hist",
     "enable_categorical": True,
 }
-_STRETCH = 4
+_ROUNDS_PER_SEED = 4
 """Number of rounds that share a seed. Fewer rounds would make training slower."""
 
 
 class _XGBoost(Native):
     """XGBoost, which treats unstored entries of a sparse matrix as missing values.
 
-    Training that continues drops the rounds since the last multiple of `_STRETCH`, and makes them
-    again.
+    Training that continues drops the rounds since the last change of the seed, and repeats them.
 
     Zeros in dense matrices also count as missing, so that dense and sparse matrices give equal
     trees. In tables, zeros are numbers or category codes and do not count as missing.
@@ -65,11 +64,12 @@ class _XGBoost(Native):
             settings |= {"objective": "multi:softprob", "num_class": n_classes}
         n_done = begun.num_boosted_rounds() if begun is not None else 0
         booster, has_seeds = begun, self.can_continue
-        if not is_live or n_done % _STRETCH:  # a live one is usable between stretches
-            n_done -= n_done % _STRETCH
+        # Only at a new seed can a booster in memory continue as it is.
+        if not is_live or n_done % _ROUNDS_PER_SEED:
+            n_done -= n_done % _ROUNDS_PER_SEED
             booster = Booster(settings, [data], begun[:n_done] if n_done else None)
         for n in range(n_done, self.estimator.n_estimators):
-            if n % _STRETCH == 0 and has_seeds:
+            if n % _ROUNDS_PER_SEED == 0 and has_seeds:
                 # The sampler of columns keeps its state until the tree method changes.
                 booster.set_param({"tree_method": "approx"})
                 booster.num_features()  # applies the parameters

@@ -131,7 +131,7 @@ def test_unchanged_study_is_resumed_if_the_budget_has_grown(begin) -> None:
         assert again.plan.options.stop_rule.trials == options["trials"]
 
 
-def test_unchanged_study_is_resumed_if_it_failed_or_has_no_full_refit(begin) -> None:
+def test_unchanged_study_is_resumed_after_a_failure_or_without_a_full_refit(begin) -> None:
     first = ended(begin(), "failed")
     assert action(begin()) == ("resume", "n-1")
     ended(first)

@@ -38,7 +38,7 @@ class Counted(ServerPace):
         return self.recorded
 
 
-def test_server_is_polled_every_so_many_reports_and_always_while_behind() -> None:
+def test_server_is_polled_at_intervals_and_always_while_behind() -> None:
     pace = Counted("steps")
     assert [pace.may_submit(n) for n in (1, 100, 199)] == [True] * 3
     assert pace.n_looks == 0
