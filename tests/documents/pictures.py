@@ -72,6 +72,7 @@ def take_prefect(page: Page, home: Path) -> None:
     for chosen, wanted in choices:
         page.get_by_text(chosen, exact=True).last.click()
         page.keyboard.press("ArrowDown")  # opens the list
+        page.wait_for_timeout(1_000)  # the list is the last to be drawn
         page.get_by_text(wanted, exact=True).last.click()
         page.get_by_text("Flow", exact=True).click()  # closes the list
     for text in ("All run states", "Cancelling"):
