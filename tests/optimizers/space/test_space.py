@@ -215,7 +215,7 @@ def test_new_configurations_differ_until_the_space_is_exhausted() -> None:
         asked.add(new_configuration(space, asked, rng))
         assert len(asked) == n + 1
     assert asked == set(enumerate_configurations(space, 100))  # without what is forbidden
-    with pytest.raises(SpaceExhausted, match="the space has no new configuration"):
+    with pytest.raises(SpaceExhausted):
         new_configuration(space, asked, rng)
 
 

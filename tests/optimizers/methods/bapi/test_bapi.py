@@ -91,7 +91,7 @@ def test_space_smaller_than_the_initial_design_is_trained_to_the_end() -> None:
 
     Simulation(optimizer, outcome).run()
     assert len(optimizer.history.asked) == len(optimizer.history.complete) == 2
-    with pytest.raises(SpaceExhausted, match="the space has no new configuration"):
+    with pytest.raises(SpaceExhausted):
         optimizer.ask(Budget())
 
 
