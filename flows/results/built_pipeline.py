@@ -1,7 +1,7 @@
 """The unfitted pipeline of a trial, the pipeline's code, and the trial's stored output."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.optimizers.space.configuration import Query
@@ -66,7 +66,7 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
     evaluation, failure = trial.evaluation, trial.failure
     return trial_pipeline(
         context,
-        query,
+        replace(query, rounds=evaluation.rounds if evaluation else None),
         failed_step=(failure.step or "") if failure else None,
         best_epoch=evaluation.best_epoch if evaluation else None,
         is_final=is_in_final_model(opened, number),

@@ -93,6 +93,8 @@ class Algorithm:
             nothing.
         only_ignored: Whether the algorithm can be chosen only if a later algorithm ignores its
             step.
+        rounds: Hyperparameter for the number of boosting rounds, if training on many rows should
+            stop early; empty for no early stopping.
         requires: Optional packages that the algorithm needs. Cache keys include the packages'
             versions.
         depends_on: Paths of data files that affect the result. Cache keys include the files'
@@ -115,6 +117,7 @@ class Algorithm:
     order: tuple[str, ...] = ()
     ignores: tuple[str, ...] = ()
     only_ignored: bool = False
+    rounds: str = ""
     requires: tuple[str, ...] = ()
     depends_on: Sequence[str] = ()
 
@@ -200,7 +203,7 @@ class Algorithm:
             "order": list(self.order),
             **{
                 name: list(value) if isinstance(value, tuple) else value
-                for name in ("ignores", "only_ignored", "requires")
+                for name in ("ignores", "only_ignored", "rounds", "requires")
                 if (value := getattr(self, name))
             },
         }

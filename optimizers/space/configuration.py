@@ -213,6 +213,8 @@ class Query:
         epochs: Epoch up to which an iterative model is trained; None to train to the end.
         folds: Number of folds, counted from the first; None for all folds.
         held_out: Fraction of each fold's held-out rows that is scored, in (0, 1].
+        rounds: Number of boosting rounds for a refit, found by early stopping in the trial; None
+            to find the number.
     """
 
     configuration: Configuration
@@ -221,6 +223,7 @@ class Query:
     epochs: int | None = None
     folds: int | None = None
     held_out: float = 1.0
+    rounds: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("subset", "held_out"):
@@ -240,10 +243,14 @@ class Query:
         return takes_all_rows and self.folds is None and self.epochs is None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values. `folds` and `held_out` are omitted if full."""
+        """Return all fields as JSON values.
+
+        `folds` and `held_out` are omitted if full, and `rounds` if None.
+        """
         document = to_document(self, configuration=self.configuration.to_json())
-        if self.folds is None:
-            del document["folds"]
+        for name in ("folds", "rounds"):
+            if document[name] is None:
+                del document[name]
         if self.held_out == 1:
             del document["held_out"]
         return document

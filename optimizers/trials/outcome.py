@@ -103,6 +103,8 @@ class Evaluation:
         curve: Mean of the folds' losses after each epoch from the first; empty without epochs.
         fold_curves: Loss of each fold after each epoch.
         best_epoch: Epoch with the lowest loss in `curve`, counted from 1; None without epochs.
+        rounds: Mean number of boosting rounds over the folds, found by early stopping; None without
+            early stopping.
         resumed_from: Number of epochs trained in earlier trials or, if there is no curve, number of
             folds served from the cache.
         predictions: Key of the held-out predictions of each fold.
@@ -123,6 +125,7 @@ class Evaluation:
     curve: tuple[float, ...] = ()
     fold_curves: tuple[tuple[float, ...], ...] = ()
     best_epoch: int | None = None
+    rounds: int | None = None
     resumed_from: int = 0
     predictions: tuple[str, ...] = ()
     trouble: str = ""

@@ -68,7 +68,9 @@ class Trial:
 
     @property
     def refit_query(self) -> Query:
-        """The query for fitting the trial's final model: all rows, and the best number of epochs.
+        """The query for fitting the trial's final model: all rows, and the best epoch or rounds.
+
+        Rounds found on a subset of the rows would be too few.
 
         If the last epoch was the best, training runs to the end, except under constraints, because
         measured quantities may grow with the epochs.
@@ -77,7 +79,8 @@ class Trial:
             return Query(self.query.configuration)
         epochs, is_stopped = self.evaluation.best_epoch, self.state == TrialState.STOPPED
         rises = is_stopped and epochs == self.query.epochs and not self.evaluation.constraints
-        return Query(self.query.configuration, epochs=None if rises else epochs)
+        rounds = self.evaluation.rounds if self.query.subset == 1 else None
+        return Query(self.query.configuration, epochs=None if rises else epochs, rounds=rounds)
 
     def completed(self, evaluation: Evaluation) -> Self:
         """Return the trial with an evaluation: complete if the query is full, stopped if not."""

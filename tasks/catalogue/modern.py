@@ -58,7 +58,14 @@ _FIXED_ROWS = 10_000.0
 and three classes gave 6,000 to 17,000 rows."""
 
 
-def _boosting(estimator: str, *groups: Group, grows_with: Sequence[str], **more: Any) -> Algorithm:
+def _boosting(
+    estimator: str,
+    *groups: Group,
+    grows_with: Sequence[str],
+    leaves: Sequence[str] = (),
+    **more: Any,
+) -> Algorithm:
+    """Declare boosted trees whose run time `grows_with` the rounds and other hyperparameters."""
     flags = Flags(
         accepts_sparse=False,
         weights="sample_weight",
@@ -69,6 +76,8 @@ def _boosting(estimator: str, *groups: Group, grows_with: Sequence[str], **more:
         estimator,
         *groups,
         growth={"fixed": _FIXED_ROWS, "classes": 1.0, **dict.fromkeys(grows_with, 1.0)},
+        rounds=grows_with[0],
+        transforms=dict.fromkeys([grows_with[0], *leaves], "per_10000_rows"),
         flags=flags,
         ignores=("impute", "encode", "rescale", "preprocess"),
         **more,
@@ -81,6 +90,7 @@ _HISTOGRAMS = _boosting(
     log_whole(max_iter=(16, 512, 100), max_leaf_nodes=(4, 128, 31), min_samples_leaf=(1, 200, 20)),
     real(max_features=(0.3, 1.0, 1.0)),
     grows_with=["max_iter"],
+    leaves=["max_leaf_nodes"],
     fixed={"categorical_features": "from_dtype", "early_stopping": False},
     threads="openmp",
 )
@@ -91,6 +101,7 @@ _LIGHTGBM = _boosting(
     real(colsample_bytree=(0.4, 1.0, 0.9)),
     choice(extra_trees=[False, True]),
     grows_with=["n_estimators"],
+    leaves=["num_leaves"],
     name="lightgbm",
     threads="openmp",
     requires=("lightgbm",),

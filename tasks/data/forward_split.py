@@ -77,7 +77,7 @@ def another_split(dataset: Dataset, split: Split) -> Split:
     """Return another split with the same test rows and shifted blocks of time."""
     if split.gap_seconds is None:
         return split_again(dataset, split)
-    times, rows = _times(dataset), np.flatnonzero(split.is_training)
+    times, rows = times_of(dataset), np.flatnonzero(split.is_training)
     if split.n_folds > 1:
         n_blocks = split.n_folds + 1 + _SHIFT
         shares = [(number + _SHIFT) / n_blocks for number in range(1, split.n_folds + 1)]
@@ -114,7 +114,7 @@ def _forward_split(  # noqa: PLR0917 - as above
     holdout: float | None,
     gap_seconds: float,
 ) -> Split:
-    times = _times(dataset)
+    times = times_of(dataset)
     if gap_seconds and times.dtype.kind == "f":
         raise BadInput(
             "the times are numbers without a unit",
@@ -144,7 +144,7 @@ def _forward_split(  # noqa: PLR0917 - as above
 def _folded(
     dataset: Dataset, fold: NDArray[np.int16], rows: Rows, starts: NDArray[Any], split: Split
 ) -> Split:
-    times, gap_seconds = _times(dataset), split.gap_seconds or 0.0
+    times, gap_seconds = times_of(dataset), split.gap_seconds or 0.0
     block = np.searchsorted(starts, times[rows], side="right")
     fold[rows] = np.where((block > 0) & (block <= split.n_folds), split.n_folds - block, LEARN)
     trains = np.zeros((len(fold), split.n_folds), dtype=bool)
@@ -157,7 +157,8 @@ def _folded(
     return made
 
 
-def _times(dataset: Dataset) -> NDArray[Any]:
+def times_of(dataset: Dataset) -> NDArray[Any]:
+    """Return the time of each row, shape (n,), if folds look forward in time."""
     if dataset.times is not None:
         return dataset.times
     assert isinstance(dataset.X, EventRows)  # noqa: S101 - the caller's duty
@@ -197,7 +198,7 @@ def _starts(times: NDArray[Any], shares: Sequence[float]) -> NDArray[Any]:
 
 def _check_parts(dataset: Dataset, parts: Sequence[tuple[str, Mask, Mask]]) -> None:
     """Raise `BadInput` if a part has too few rows or classes to train on or to hold out."""
-    times = _times(dataset)
+    times = times_of(dataset)
     for name, trained, held_out in parts:
         newer = times[held_out] if held_out.any() else times
         first, last = time_text(newer.min()), time_text(newer.max())

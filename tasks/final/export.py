@@ -295,7 +295,7 @@ def trial_pipeline(
     """
     remarks, steps, weighted = [], [], ""
     if is_final:
-        query = Query(query.configuration, epochs=best_epoch)
+        query = Query(query.configuration, epochs=best_epoch, rounds=query.rounds)
     fold = REFIT if is_final else 0
     path_run = PathRun(context, query, [fold], holds_out=not is_final)
     names = [step.name for step, _, _ in path_run.steps]

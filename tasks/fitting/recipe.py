@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import import_module
 from inspect import signature
-from math import comb, log
+from math import comb, log, log2
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,15 @@ TransformRule = Callable[[Any, MatrixSummary], Any]
 _LITERALS = {"none": None, "false": False, "true": True}
 _WITHOUT_PARENTS = {"parents": "code", "all": "both"}
 
+_FEW_ROWS = 10_000
+"""Number of rows up to which boosted trees are as large as configured, and never stop early."""
+
+
+def _capacity(summary: "MatrixSummary") -> float:
+    """Return the factor by which leaves and rounds of boosted trees grow with the rows."""
+    return max(1.0, summary.rows / _FEW_ROWS) ** 0.5
+
+
 TRANSFORMS: Mapping[str, TransformRule] = {
     "clip_n": lambda value, x: min(value, x.rows),
     "clip_p": lambda value, x: min(value, x.columns),
@@ -87,6 +96,8 @@ TRANSFORMS: Mapping[str, TransformRule] = {
     ),
     "per_column": lambda value, x: value / max(x.columns, 1),
     "power_of_p": lambda value, x: max(1, int(x.columns**value)),
+    "per_10000_rows": lambda value, x: round(value * _capacity(x)),
+    "per_10000_rows_log2": lambda value, x: value + round(log2(_capacity(x))),
     "share_of_p": lambda value, x: max(1, round(value * x.columns)),
     "two_class_loss": lambda value, x: "log_loss" if x.n_classes > 2 else value,
     "truth": lambda value, _: bool(value),
@@ -197,6 +208,7 @@ class Recipe:
         files: Digests of data files that the algorithm depends on; empty for a missing file.
         memory: Rule for estimating the memory, or None; not in the key.
         threads: Mechanism for giving several threads to a fit; not in the key.
+        rounds: Argument for the largest number of rounds, if training stops early; otherwise empty.
     """
 
     algorithm: str
@@ -210,6 +222,7 @@ class Recipe:
     files: tuple[str, ...] = ()
     memory: MemoryRule | None = None
     threads: str = ""
+    rounds: str = ""
 
     @property
     def weight_argument(self) -> str:
@@ -237,6 +250,7 @@ class Recipe:
             "repairs": list(self.repairs),
             "out_of_fold": self.out_of_fold,
             "files": list(self.files),
+            "rounds": self.rounds,
         }
         return document | {name: value for name, value in more.items() if value}
 
@@ -281,6 +295,7 @@ def recipe(
         files=tuple(content_of(file) for file in algorithm.depends_on),
         memory=memory_rule,
         threads=algorithm.threads if estimator == algorithm.import_path else "",
+        rounds=algorithm.rounds if summary.rows > _FEW_ROWS else "",
     )
     library = library_of(
         estimator,
@@ -290,6 +305,13 @@ def recipe(
         required=algorithm.requires,
     )
     return replace(how, library=library)
+
+
+def with_rounds(algorithm: Algorithm, choice: Choice, rounds: int) -> tuple[Algorithm, Choice]:
+    """Return an algorithm and its values with a given number of rounds, without early stopping."""
+    values = tuple((name, v) for name, v in choice.values if name != algorithm.rounds)
+    fixed = {**algorithm.fixed, algorithm.rounds: rounds}
+    return replace(algorithm, fixed=fixed, rounds=""), replace(choice, values=values)
 
 
 def step_seed(study_seed: int, step: str, fold: int) -> int:

@@ -204,6 +204,7 @@ def _evaluation(path_run: PathRun, stopwatch: Stopwatch) -> Evaluation:
     steps = path_run.costs()
     saved = sum(cost.seconds - cost.load_seconds for cost in steps if cost.hit)
     saved += sum(model.earlier_seconds for model in models if not model.hit)
+    rounds = [model.rounds for model in models if model.rounds is not None]
     evaluation = Evaluation(
         loss=sum(losses) / len(losses),
         fold_losses=losses,
@@ -211,6 +212,7 @@ def _evaluation(path_run: PathRun, stopwatch: Stopwatch) -> Evaluation:
         cost_uncached_seconds=cost_seconds + max(saved, 0.0),
         steps=steps,
         constraints=constraints,
+        rounds=round(sum(rounds) / len(rounds)) if rounds else None,
         resumed_from=sum(bool(model.hit) for model in models),
         predictions=tuple(model.predictions_key for model in models),
         risks=risks,

@@ -29,19 +29,28 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.split import REFIT
+from prefect_tune.tasks.data.forward_split import times_of
+from prefect_tune.tasks.data.split import REFIT, nested_subset
 from prefect_tune.tasks.fitting.epochs import Checkpoint, EpochTraining, Iterative
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, step_seed
+from prefect_tune.tasks.fitting.stopping import StoppingRows, fit_until_flat, rounds_in
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.shared_blocks import SharedBlocks
 
+_STOPPING_SHARE, _MOST_STOPPING = 0.1, 10_000
+"""Fraction, and largest number, of the training rows that decide when boosted trees stop."""
+
 
 @dataclass(frozen=True)
 class Fold:
-    """Data, study and store of a fold. Memory must suffice for `n_rows_in_all` training rows."""
+    """Data, study and store of a fold.
+
+    Memory must suffice for `n_rows_in_all` training rows. `looks_forward` states whether held-out
+    rows are newer than training rows.
+    """
 
     number: int
     dataset: Dataset
@@ -51,6 +60,7 @@ class Fold:
     store: ArtifactStore
     origin: Mapping[str, Any]
     n_rows_in_all: int | None = None
+    looks_forward: bool = False
 
     def data(self, train: Any, held_out: Any) -> FoldData:
         """Return the training and held-out data of an algorithm in this fold."""
@@ -64,6 +74,25 @@ class Fold:
             self.n_rows_in_all,
             self.context.most_threads,
         )
+
+    def stopping(self, seed: int) -> StoppingRows:
+        """Draw the training rows that decide when boosted trees stop, at most 10,000.
+
+        The draw keeps classes and groups together. If folds look forward in time, the rows are the
+        newest.
+        """
+        dataset, rows = self.dataset, self.training
+        share = min(_STOPPING_SHARE, _MOST_STOPPING / len(rows))
+        are_kept = np.zeros(len(rows), dtype=np.bool_)
+        if self.looks_forward:
+            by_time = np.argsort(times_of(dataset)[rows], kind="stable")
+            are_kept[by_time[-round(share * len(rows)) :]] = True
+        else:
+            groups = None if dataset.groups is None else dataset.groups[rows]
+            rng = np.random.default_rng(seed)
+            are_kept[nested_subset(dataset.strata[rows], groups, share, rng)] = True
+        metric, y = self.context.problem.find_metric(), dataset.y[rows[are_kept]]
+        return StoppingRows(are_kept, lambda p: metric.loss(y, p, len(dataset.classes)))
 
 
 def summary_of_rows(dataset: Dataset, n_rows: int) -> MatrixSummary:
@@ -119,6 +148,8 @@ class Node:
         load_seconds: Time spent on reading the node.
         earlier_seconds: Time spent by earlier trials on input other than the parent, such as
             checkpoints.
+        rounds: Number of rounds found by early stopping, known with the predictions; otherwise
+            None.
     """
 
     def __init__(
@@ -146,6 +177,7 @@ class Node:
         self._entry: Entry | None = None
         self._predictions: tuple[str, Predictions] | None = None
         self._linked = ""
+        self.rounds: int | None = None
 
     @property
     def summary(self) -> MatrixSummary | None:
@@ -280,11 +312,17 @@ class Node:
         if not self.is_model:
             made = fit_transformer(self.recipe, self.seed, data)
         else:
-            made, predictions = fit_model(self.recipe, self.seed, data)
-            self._record(predictions)
+            made, predictions = self._fitted_model(data)
+            self._record(predictions, made.parts["estimator"])
         self.held_out_seconds = made.held_out_seconds
         self.parent.release()
         return made
+
+    def _fitted_model(self, data: FoldData) -> tuple[Made, Predictions]:
+        if self.recipe.rounds:
+            with suppress(Exception):  # the loss may be undefined for the rows kept from training
+                return fit_until_flat(self.recipe, self.seed, data, self.fold.stopping(self.seed))
+        return fit_model(self.recipe, self.seed, data)
 
     def _predict_again(self) -> None:
         if not self._predict_as_kept():
@@ -299,19 +337,24 @@ class Node:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings are off, as during fitting
             held_out = self.parent.part("held_out")
-            self._record(predictions_of(read["estimator"], held_out, classes, name=name))
+            predictions = predictions_of(read["estimator"], held_out, classes, name=name)
+            self._record(predictions, read["estimator"])
         self.parent.release()
         return True
 
     def _read_predictions(self) -> None:
         parts = self.fold.store.records.get(self.record)
         self._predictions = self.record, Predictions(parts["label"], parts.get("score"))
+        self.rounds = int(parts["rounds"][0]) if "rounds" in parts else None
 
-    def _record(self, predictions: Predictions) -> None:
+    def _record(self, predictions: Predictions, estimator: Any = None) -> None:
         """Store held-out predictions, and keep a copy exactly as it would be read back."""
         parts = {"label": canonical(predictions.label.copy())}  # a model may reuse the array
         if predictions.score is not None:
             parts["score"] = canonical(predictions.score.copy())
+        self.rounds = None if estimator is None else rounds_in(self.recipe, estimator)
+        if self.rounds is not None:
+            parts["rounds"] = np.array([self.rounds])
         self.fold.store.records.put(self.record, parts, self.fold.context.study)
         self._predictions = self.record, Predictions(parts["label"], parts.get("score"))
         self._linked = self.record

@@ -20,7 +20,7 @@ from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.epochs import training_of
-from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, recipe
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, recipe, with_rounds
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.sandbox.child import StepBegun, StepDone, report, report_fold
@@ -94,6 +94,10 @@ class PathRun:
         choices = dict(query.configuration.choices)
         pipeline = (space or problem.find_space()).pipeline(query.configuration.path)
         self.steps = tuple((s, a, choices.get(s.name, Choice(a.id))) for s, a in pipeline)
+        if query.rounds is not None:
+            step, algorithm, choice = self.steps[-1]
+            algorithm, choice = with_rounds(algorithm, choice, query.rounds)
+            self.steps = (*self.steps[:-1], (step, algorithm, choice))
         self.learning: LearningCurves | None = None
         epochs = query.epochs or context.epochs
         self._chains = {n: _Chain(self._fold(n), self.steps, epochs) for n in self.folds}
@@ -199,6 +203,7 @@ class PathRun:
             context=self.context,
             store=self.store,
             n_rows_in_all=split.n_training(number),
+            looks_forward=split.gap_seconds is not None,
             origin={
                 "dataset": problem.dataset,
                 "split": problem.split,

@@ -110,6 +110,12 @@ class Native(BaseEstimator):
         is_plain = all(given.get(name) in values for name, values in self._plain.items())
         return is_plain and given.keys() <= {*type(self.estimator)().get_params(), *self._tested}
 
+    def keep(self, n_rounds: int) -> None:
+        """Drop all rounds after the first `n_rounds`."""
+        self.set_params(**{self.rounds: n_rounds})
+        self._keep(n_rounds)
+        self.kept_ = None
+
     def stages(self, X: Any, rounds: Sequence[int]) -> Iterator[NDArray[np.float64]]:
         """Yield probabilities or numbers as if training had ended after each number of rounds."""
         for found in self._staged(self._coded(X), rounds):
@@ -124,6 +130,10 @@ class Native(BaseEstimator):
 
         `begun`, if any, has the first rounds; if it `is_live`, it was trained on the same `data`.
         """
+        raise NotImplementedError
+
+    def _keep(self, n_rounds: int) -> None:
+        """Drop all rounds of the library's model after the first `n_rounds`."""
         raise NotImplementedError
 
     def _predicted(self, coded: Any) -> Any:

@@ -71,6 +71,9 @@ class _CatBoost(Native):
         described["output_options"] = "{}"  # names the folder
         return model
 
+    def _keep(self, n_rounds: int) -> None:
+        self.estimator_.shrink(n_rounds)
+
     def _predicted(self, coded: Any) -> Any:
         return next(self._staged(coded, [0]))  # 0 means all
 

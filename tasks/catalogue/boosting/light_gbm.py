@@ -90,6 +90,11 @@ class _LightGBM(Native):
         left_out = ("class_weight", "importance_type")
         return {name: value for name, value in settings.items() if name not in left_out}
 
+    def _keep(self, n_rounds: int) -> None:
+        self.n_trees_ = self.n_trees_[:n_rounds]
+        kept = self.estimator_.model_to_string(num_iteration=self.n_trees_[-1])
+        self.estimator_ = Booster(model_str=kept)
+
     def _predicted(self, coded: Any) -> Any:
         found: Any = self.estimator_.predict(coded, raw_score=self.has_own_link_, num_threads=1)
         if self.has_own_link_:

@@ -78,6 +78,9 @@ class _XGBoost(Native):
             booster.update(data, n)
         return booster
 
+    def _keep(self, n_rounds: int) -> None:
+        self.estimator_ = self.estimator_[:n_rounds]
+
     def _predicted(self, coded: Any) -> Any:
         return next(self._staged(coded, [self.estimator_.num_boosted_rounds()]))
 

@@ -1,0 +1,103 @@
+"""Early stopping: the rounds of boosted trees, found on training rows that are kept from training.
+
+The rounds are added in pieces (see `epochs`). After each piece, the study's loss is computed on the
+rows kept from training. Training stops when the loss has not fallen during the last two fifths of
+the rounds, and the model keeps the rounds with the lowest loss.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.storage.artifacts import Made
+from prefect_tune.tasks.catalogue.boosting import Native
+from prefect_tune.tasks.fitting.epochs import EpochTraining, training_of
+from prefect_tune.tasks.fitting.fitting import FoldData
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, imported
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+
+_ROUNDS_PER_PIECE = 16
+_FEWEST_PIECES = 8
+"""Number of pieces before training may stop."""
+_GROWTH = 1.25
+"""Factor between successive numbers of pieces after which the loss is computed."""
+_PATIENCE = 0.6
+"""Training stops if the best number of pieces is at most this fraction of all pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingRows:
+    """Training rows that decide when training stops.
+
+    Attributes:
+        are_kept: Whether each training row is kept from training, shape (n,).
+        loss: Loss of predictions for the rows kept from training.
+    """
+
+    are_kept: NDArray[np.bool_]
+    loss: Callable[[Predictions], float]
+
+
+def fit_until_flat(
+    how: Recipe, seed: int, data: FoldData, stopping: StoppingRows
+) -> tuple[Made, Predictions]:
+    """Fit boosted trees on part of the rows, until the loss on the other rows stops falling.
+
+    The configured number of rounds is the maximum, rounded up to whole pieces. Returns the part
+    `estimator`, and the held-out predictions.
+
+    Raises:
+        WillNotFit: If the step would need too much memory.
+        InvalidPredictions: If predictions are not finite.
+        Exception: If the estimator or the loss raises any error.
+    """
+    imported(how.estimator)
+    started, iterative = perf_counter(), training_of(how)
+    assert iterative is not None  # noqa: S101 - the caller has checked
+    n_pieces = ceil(how.arguments[how.rounds] / _ROUNDS_PER_PIECE)
+    whole = {**how.arguments, how.rounds: n_pieces * _ROUNDS_PER_PIECE}
+    training = EpochTraining(
+        replace(how, arguments=whole),
+        iterative,
+        seed,
+        replace(
+            data,
+            train=data.train[~stopping.are_kept],
+            held_out=data.train[stopping.are_kept],
+            y=data.y[~stopping.are_kept],
+        ),
+        epochs=n_pieces,
+        loss=stopping.loss,
+    )
+    done = best = 0
+    while done < n_pieces and (done < _FEWEST_PIECES or best > _PATIENCE * done):
+        done = min(max(done + 1, int(_GROWTH * done)), n_pieces)
+        training.advance(done)
+        if training.trouble is not None:
+            raise training.trouble
+        best = int(np.argmin(training.curve)) + 1
+    estimator = training.estimator
+    model = how.model_in(estimator)
+    if isinstance(model, Native):
+        model.keep(best * _ROUNDS_PER_PIECE)
+    begun = perf_counter()
+    predictions = predictions_of(estimator, data.held_out, data.classes, name=how.algorithm)
+    ended = perf_counter()
+    made = Made(
+        {"estimator": estimator},
+        MatrixSummary.of(data.train).to_json(),
+        ended - started,
+        held_out_seconds=ended - begun,
+    )
+    return made, predictions
+
+
+def rounds_in(how: Recipe, estimator: Any) -> int | None:
+    """Return the number of rounds that early stopping found; None if there was none."""
+    iterative = training_of(how) if how.rounds else None
+    return None if iterative is None else how.model_in(estimator).get_params()[iterative.rounds]

@@ -1,0 +1,139 @@
+"""Boosted trees stop early on rows kept from training, and refits use the number of rounds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from studies import configured, context_of, evaluate, run_all, store_of, with_space
+
+from prefect_tune.optimizers import Query
+from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.keys import predictions_record
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import REFIT
+from prefect_tune.tasks.final.export import trial_pipeline
+from prefect_tune.tasks.fitting import recipe as recipe_module
+from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
+from prefect_tune.tasks.fitting.recipe import Recipe
+from prefect_tune.tasks.fitting.stopping import StoppingRows, fit_until_flat, rounds_in
+from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial import node as node_module
+from prefect_tune.tasks.trial.path_run import PathRun
+
+pytestmark = pytest.mark.slow
+
+BOOSTING = "prefect_tune.tasks.catalogue.boosting"
+SPACE = """
+from prefect_tune import Algorithm, Flags, Space, Step
+from prefect_tune.tasks.catalogue.notation import log_whole, space_of
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
+
+trees = Algorithm(
+    id="trees",
+    estimator="prefect_tune.tasks.catalogue.boosting.light_gbm.classifier",
+    hyperparameters=space_of(log_whole(n_estimators=(16, 4096, 320))),
+    fixed={"learning_rate": 0.5},
+    transforms={"n_estimators": "per_10000_rows"},
+    rounds="n_estimators",
+    flags=Flags(stochastic=True),
+)
+space = Space("stopping", (IMPUTE, ENCODE, Step("fit model", (trees,))))
+"""
+
+
+@pytest.fixture
+def context(tmp_path, monkeypatch) -> StudyContext:
+    """Return a study of boosted trees that count the table's 150 rows as many."""
+    monkeypatch.setattr(recipe_module, "_FEW_ROWS", 50)
+    return with_space(context_of(tmp_path), SPACE)
+
+
+def query_of(context: StudyContext, rounds: int = 320) -> Query:
+    return configured(
+        context, impute="mean", encode="one_hot", fit_model=("trees", {"n_estimators": rounds})
+    )
+
+
+def noisy() -> tuple[FoldData, StoppingRows]:
+    """Return 300 training rows with wrong classes, of which a third are kept from training."""
+    X, y = make_classification(400, 6, flip_y=0.4, random_state=0)
+    are_kept = np.arange(300) % 3 == 0
+    metric = metric_named("neg_log_loss")
+    stopping = StoppingRows(are_kept, lambda p: metric.loss(y[:300][are_kept], p, 2))
+    return FoldData(X[:300], X[300:], y[:300], np.array([0, 1])), stopping
+
+
+@pytest.mark.parametrize(
+    ("library", "rounds"),
+    [("light_gbm", "n_estimators"), ("xg_boost", "n_estimators"), ("cat_boost", "iterations")],
+)
+def test_stopped_model_equals_a_model_with_the_best_number_of_rounds(library, rounds) -> None:
+    data, stopping = noisy()
+    how = Recipe(
+        "trees", f"{BOOSTING}.{library}.classifier", {rounds: 640, "learning_rate": 0.3},
+        "none", "", stochastic=True, rounds=rounds,
+    )  # fmt: skip
+    made, predictions = fit_until_flat(how, 1, data, stopping)
+    found = rounds_in(how, made.parts["estimator"])
+    assert found < 640 / 4
+
+    rest = replace(data, train=data.train[~stopping.are_kept], y=data.y[~stopping.are_kept])
+    at_once = replace(how, arguments={**how.arguments, rounds: found}, rounds="")
+    _, expected = fit_model(at_once, 1, rest)
+    np.testing.assert_array_equal(predictions.score, expected.score)
+    longer = replace(how, arguments={**how.arguments, rounds: 2 * found}, rounds="")
+    judged = replace(rest, held_out=data.train[stopping.are_kept])
+    losses = [stopping.loss(fit_model(how, 1, judged)[1]) for how in (at_once, longer)]
+    assert losses[0] < losses[1]
+
+
+def test_rounds_are_recorded_kept_in_the_cache_and_used_by_the_refit(context) -> None:
+    query = query_of(context)
+    evaluation = evaluate(context, query)
+    assert 0 < evaluation.rounds < 320
+    assert evaluate(context, query).rounds == evaluation.rounds
+    store = store_of(context)
+    store.records.release(context.study, [*map(predictions_record, evaluation.predictions)])
+    assert evaluate(context, query).rounds == evaluation.rounds
+
+    refit = Trial(0, query).completed(evaluation).refit_query
+    fitted = PathRun(context, refit, [REFIT], holds_out=False)
+    fitted.run_all()
+    model = fitted.nodes(REFIT)[-1].part("estimator")
+    assert model.get_params()["estimator__n_estimators"] == evaluation.rounds
+    pipeline = trial_pipeline(context, refit, is_final=True).pipeline
+    assert pipeline[-1].get_params()["estimator__n_estimators"] == evaluation.rounds
+
+
+def test_refit_of_a_trial_on_a_subset_finds_the_rounds_again(context) -> None:
+    query = replace(query_of(context), subset=0.8)
+    evaluation = evaluate(context, query)
+    assert evaluation.rounds
+    assert Trial(0, query).completed(evaluation).refit_query.rounds is None
+
+
+def test_rows_kept_from_training_are_whole_groups_or_the_newest(context) -> None:
+    fold = run_all(context, query_of(context), [0]).fold(0)
+    kept = fold.stopping(0).are_kept
+    assert 0 < kept.sum() < len(kept) / 4
+
+    dataset = load_dataset(store_of(context), context.problem.dataset)
+    groups = np.arange(len(dataset)) // 4
+    grouped = replace(fold, dataset=replace(dataset, groups=groups)).stopping(0).are_kept
+    of_rows = groups[fold.training]
+    assert not np.intersect1d(of_rows[grouped], of_rows[~grouped]).size
+
+    times = np.arange(len(dataset), 0, -1.0)
+    newest = replace(fold, dataset=replace(dataset, times=times), looks_forward=True)
+    are_newest = newest.stopping(0).are_kept
+    assert times[fold.training][are_newest].min() > times[fold.training][~are_newest].max()
+
+
+def test_undefined_loss_lets_training_run_to_the_end(context, monkeypatch) -> None:
+    context = replace(context, problem=replace(context.problem, metric="auroc"))
+    monkeypatch.setattr(
+        node_module, "nested_subset", lambda strata, *_: np.flatnonzero(strata == 0)[:5]
+    )
+    assert evaluate(context, query_of(context)).rounds == round(320 * (80 / 50) ** 0.5)
