@@ -24,8 +24,9 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason, share_text, two_digits
 from prefect_tune.optimizers.models.seconds import LIKELY
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
-from prefect_tune.optimizers.space.configuration import Configuration, Query
+from prefect_tune.optimizers.space.configuration import Configuration, Query, is_allowed
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
+from prefect_tune.optimizers.space.vectors import Encoding, reflected
 from prefect_tune.optimizers.trials.earlier import Prior
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective
@@ -207,6 +208,11 @@ def estimated(
 _GATHERED, _GATHERING_SHARE = 8, 0.2
 """Number of configurations with partial runs before the best is resumed, and fraction of the
 seconds after which the best is resumed in any case."""
+_LATER_TIMES = 1.5
+"""Seconds of later rungs, relative to the seconds of first rungs."""
+_LEAST_RUNS, _STEP, _DIRECTIONS = 20, 0.1, 8
+"""Number of runs that must fit into the budget; step size as in FLOW2, in the unit cube; and number
+of directions to try."""
 _LEADS_BY = 0.1
 """Fraction by which the loss of a run on fewer rows must be lower for the run to lead before any
 full trial."""
@@ -239,6 +245,8 @@ class Racing(Optimizer):
         self._smaller: dict[int, float] = {}
         self._open: set[int] = set()
         self._led_by: int | None = None
+        self._encoding, last = Encoding(self.space), self.space.steps[-1].name
+        self._of_model = np.array([column[0] == last for column in self._encoding.columns])
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -316,14 +324,23 @@ class Racing(Optimizer):
             self.inner.retry(i)
             self._open.add(i)
 
-    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
-        """Resume a configuration that is not behind, or start the next configuration."""
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
+        """Resume a configuration that is not behind, or start the next configuration.
+
+        On many rows, the best model is also improved by small changes.
+        """
         for i, share in self._smaller.items():
             return self._smaller_run(i, share)
         waiting = self._waiting()
         ending = (i for i in waiting if self._keeps_up(i) and self._would_end(i, budget))
         is_turn = not self._gathers(budget) and not self._owes_first_runs(budget)
-        if is_turn and (best := next(ending, None)) is not None:
+        best = next(ending, None) if is_turn else None
+        if best is not None and not self._trails(best):
+            return self._next_rung(best)
+        may_begin = is_turn and budget.trials_left != 0
+        if may_begin and (changed := self._changed(budget, rng)) is not None:
+            return changed
+        if best is not None:
             return self._next_rung(best)
         try:
             query = self._begun(budget)
@@ -348,6 +365,53 @@ class Racing(Optimizer):
         n_told = sum(trial.is_told for trial in self.inner.history)
         return self.inner.ask(replace(budget, trials_spent=n_told))
 
+    def _trails(self, i: int) -> bool:
+        """Return whether a configuration has a higher loss than the best full trial."""
+        best = self.history.incumbent
+        if best is None or (rung := self._shared_rung(i, best)) is None:
+            return False
+        losses = self._losses[rung]
+        return losses[i] > losses[self._number(best)]
+
+    def _changed(self, budget: Budget, rng: Generator) -> Query | None:
+        """Return the best configuration with small changes of its model, or None.
+
+        The trial uses the most rows on which twenty runs fit into the budget, because capacity is
+        worth more on many rows. The changes form one step of FLOW2 (Wu, Wang and Huang 2021,
+        "Frugal Optimization for Cost-related Hyperparameters", algorithm 1): in a random direction
+        or, if the last such step failed, in the opposite direction.
+        """
+        seconds = budget.seconds_spent + (budget.seconds_left or 0.0)
+        for rung, losses in sorted(self._losses.items(), reverse=True):
+            best = min(losses, key=lambda i: (losses[i], i))
+            center = self.inner.history[best].query.configuration
+            query = rung.query(Query(center))
+            if self._has_partial_runs and _LEAST_RUNS * self.costs.seconds(query) <= seconds:
+                break
+        else:
+            return None
+        positions, is_active = self._encoding.to_cube(center)
+        is_moved = is_active & self._of_model
+        radius = _STEP * sqrt(is_moved.sum())
+        newest = self.inner.history[max(losses)].query.configuration
+        steps = (
+            [positions - self._encoding.to_cube(newest)[0]] if newest.path == center.path else []
+        )
+        steps = [step for step in steps if 0 < np.linalg.norm(step[is_moved]) <= 1.5 * radius]
+        for direction in rng.normal(size=(_DIRECTIONS, len(positions))) * is_moved:
+            steps.append(radius * direction / (np.linalg.norm(direction) or 1.0))
+        allowed = self.costs.allowed_seconds(query, budget, is_first=False)
+        for step in steps:
+            changed = self._encoding.from_cube(center.path, reflected(positions + step))
+            query = rung.query(Query(changed))
+            is_new = changed not in self._numbers and is_allowed(self.space, changed)
+            if is_new and self.costs.seconds(query, LIKELY) <= allowed:
+                self.inner.restore(len(self.inner.history), Query(changed), None)
+                self.memo, about = None, f"a small change of the best model, on {rung.text}"
+                self._because = Reason("race", about)
+                return query
+        return None
+
     def _next_rung(self, i: int) -> Query:
         ran = Rung.of(self._last(i).query)
         follows = self._following(ran)
@@ -368,7 +432,7 @@ class Racing(Optimizer):
         return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _owes_first_runs(self, budget: Budget) -> bool:
-        """Return whether later rungs, including pending trials, took longer than first rungs."""
+        """Return whether later rungs, including pending trials, took more than their share."""
         if not self._has_partial_runs or not self._reads_costs(budget):
             return False
         spent = [0.0, 0.0]
@@ -376,7 +440,7 @@ class Racing(Optimizer):
             is_later = self._number_of(trial.query) > 0
             is_pending = is_later and not trial.is_told
             spent[is_later] += self.costs.seconds(trial.query) if is_pending else trial.cost_seconds
-        return spent[1] > spent[0]
+        return spent[1] > _LATER_TIMES * spent[0]
 
     def _first_rung(self, whole: Query, budget: Budget) -> Query:
         """Return the query for the first rung, with fewer rows if the rung would take too long."""

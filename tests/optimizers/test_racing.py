@@ -433,7 +433,7 @@ def test_only_configurations_near_the_best_get_more_rows_before_a_full_trial() -
     assert asked.count(SECOND) == 4
 
 
-def test_half_of_the_seconds_go_to_first_rungs() -> None:
+def test_two_fifths_of_the_seconds_go_to_first_rungs() -> None:
     optimizer, spent = on_rung(*[20.0] * GATHERED), {True: 0.0, False: 0.0}
     for _ in range(60):
         query = optimizer.ask(Budget(seconds_spent=1e3, seconds_left=1e4))
