@@ -3,8 +3,9 @@
 from dataclasses import replace
 from math import inf
 
+import numpy as np
 import pytest
-from worlds import DEPTH, finite_space, mixed_space, one_algorithm
+from worlds import C, DEPTH, finite_space, mixed_space, one_algorithm
 
 from prefect_tune.optimizers import (
     Asked,
@@ -33,6 +34,7 @@ from prefect_tune.optimizers.racing import (
     rungs_of,
 )
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.vectors import Encoding
 from prefect_tune.optimizers.trials.objective import MANY_ROWS
 from prefect_tune.optimizers.trials.outcome import Pilot
 
@@ -440,7 +442,7 @@ def test_two_fifths_of_the_seconds_go_to_first_rungs() -> None:
         seconds = 16 * query.subset
         spent[query.subset == FIRST] += seconds
         tell(optimizer, 20.0, seconds=seconds)
-    assert spent[True] == pytest.approx(spent[False], abs=16 + GATHERED)
+    assert spent[True] == pytest.approx(spent[False] * 2 / 3, abs=16 + GATHERED)
     without_time = on_rung(*[20.0] * GATHERED)
     assert [ask(without_time).subset for _ in range(3)] == [SECOND] * 3
 
@@ -464,3 +466,54 @@ def test_larger_subsets_decide_elimination_if_few_full_trials_exist() -> None:
     optimizer = ran_further()
     assert optimizer.decisions["race"]["stopped"] == len(optimizer.inner.history) - 4
     assert [t.loss for t in optimizer.inner.history][:5] == [10.0, 20.0, 20.0, 20.0, 80.0]
+
+
+AMPLE = Budget(seconds_spent=500.0, seconds_left=500.0)
+
+
+def with_two_parameters() -> Racing:
+    """Return a race of one model on many rows, in which the best configuration is full."""
+    optimizer = gathered(raced(MANY, one_algorithm(DEPTH, C)), 20.0, *[90.0] * (GATHERED - 1))
+    for losses in ((10.0,), (10.0, 12.0, 14.0)):
+        ask(optimizer)
+        tell(optimizer, *losses, seconds=1.0)
+    return optimizer
+
+
+def units(query: Query) -> np.ndarray:
+    positions, _ = Encoding(one_algorithm(DEPTH, C)).to_cube(query.configuration)
+    return positions
+
+
+def test_best_model_changes_in_small_steps_and_a_failed_step_is_reversed() -> None:
+    optimizer = with_two_parameters()
+    center = units(optimizer.incumbent.query)
+    first = optimizer.ask(AMPLE)
+    assert (first.subset, first.folds) == (1.0, None)
+    step = units(first) - center
+    assert 0.05 < np.linalg.norm(step) < 0.25
+    tell(optimizer, 30.0, 32.0, 34.0)
+    opposite = optimizer.ask(AMPLE)
+    np.testing.assert_allclose(units(opposite) - center, -step, atol=0.05)
+    tell(optimizer, 5.0, 6.0, 7.0)
+    moved = optimizer.ask(AMPLE)
+    assert np.linalg.norm(units(moved) - units(opposite)) < 0.25
+
+
+def test_small_changes_use_the_most_rows_that_allow_twenty_runs() -> None:
+    optimizer = with_two_parameters()
+    scarce = Budget(seconds_spent=20.0, seconds_left=15.0)
+    changed = optimizer.ask(scarce)
+    assert (changed.subset, changed.folds) == (1.0, 1)
+
+
+def test_replayed_race_makes_the_same_small_changes() -> None:
+    events, optimizer = [], with_two_parameters()
+    for _ in range(4):
+        query = optimizer.ask(AMPLE)
+        tell(optimizer, *[20.0] * (query.folds or 3))
+    for trial in optimizer.history:
+        events += [Asked(trial.number, trial.query, None), Told(trial)]
+    again = raced(MANY, one_algorithm(DEPTH, C))
+    replay(again, events)
+    assert again.ask(AMPLE) == optimizer.ask(AMPLE)
