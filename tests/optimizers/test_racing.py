@@ -5,7 +5,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from worlds import C, DEPTH, finite_space, mixed_space, one_algorithm
+from worlds import DEPTH, C, finite_space, mixed_space, one_algorithm
 
 from prefect_tune.optimizers import (
     Asked,
