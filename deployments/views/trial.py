@@ -166,6 +166,8 @@ def _pipeline(found: ExplainedTrial) -> Iterator[Table | str]:
     yield table
     if has_changed:
         yield "  * not the default"
+    if (evaluation := found.trial.evaluation) is not None and evaluation.rounds:
+        yield f"  {evaluation.rounds} rounds of boosting, found by early stopping"
 
 
 def _times(trial: TrialView) -> Table:

@@ -77,6 +77,7 @@ def attributes_of(
         "folds": trial.query.get("folds") or plan.options.folds,
         "epochs": trial.query.get("epochs") or plan.options.epochs,
         "best_epoch": found.get("best_epoch"),
+        "rounds": found.get("rounds"),
         **{f"loss_fold_{i}": loss for i, loss in enumerate(trial.fold_losses)},
         **trial.quantities,
         "cost_seconds": trial.cost_seconds if has_ended else None,
