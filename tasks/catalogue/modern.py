@@ -77,7 +77,7 @@ def _boosting(
         *groups,
         growth={"fixed": _FIXED_ROWS, "classes": 1.0, **dict.fromkeys(grows_with, 1.0)},
         rounds=grows_with[0],
-        transforms=dict.fromkeys([grows_with[0], *leaves], "per_10000_rows"),
+        transforms={grows_with[0]: "rounds_of_n", **dict.fromkeys(leaves, "leaves_of_n")},
         flags=flags,
         ignores=("impute", "encode", "rescale", "preprocess"),
         **more,

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import import_module
 from inspect import signature
-from math import comb, log, log2
+from math import comb, log
 from typing import Any
 
 import numpy as np
@@ -80,9 +80,9 @@ _FEW_ROWS = 10_000
 """Number of rows up to which boosted trees are as large as configured, and never stop early."""
 
 
-def _capacity(summary: "MatrixSummary") -> float:
-    """Return the factor by which leaves and rounds of boosted trees grow with the rows."""
-    return max(1.0, summary.rows / _FEW_ROWS) ** 0.5
+def _many(summary: MatrixSummary) -> float:
+    """Return how many times `_FEW_ROWS` the training rows are, at least 1."""
+    return max(1.0, summary.rows / _FEW_ROWS)
 
 
 TRANSFORMS: Mapping[str, TransformRule] = {
@@ -96,8 +96,8 @@ TRANSFORMS: Mapping[str, TransformRule] = {
     ),
     "per_column": lambda value, x: value / max(x.columns, 1),
     "power_of_p": lambda value, x: max(1, int(x.columns**value)),
-    "per_10000_rows": lambda value, x: round(value * _capacity(x)),
-    "per_10000_rows_log2": lambda value, x: value + round(log2(_capacity(x))),
+    "leaves_of_n": lambda value, x: round(value * _many(x) ** 0.5),
+    "rounds_of_n": lambda value, x: round(value * _many(x) ** 0.25),
     "share_of_p": lambda value, x: max(1, round(value * x.columns)),
     "two_class_loss": lambda value, x: "log_loss" if x.n_classes > 2 else value,
     "truth": lambda value, _: bool(value),

@@ -92,6 +92,9 @@ class Native(BaseEstimator):
     """Arguments with which training may continue, apart from those with a default value."""
     kept_: Any
     """Training rows before and after conversion, for adding rounds in this process; or None."""
+    staged_: Any = None
+    """Rows of the last stage before and after conversion, number of rounds, and sum over the
+    rounds, for further stages in this process; or None."""
 
     def __init__(self, estimator: Any, warm_start: bool = False) -> None:
         self.estimator = estimator
@@ -114,11 +117,20 @@ class Native(BaseEstimator):
         """Drop all rounds after the first `n_rounds`."""
         self.set_params(**{self.rounds: n_rounds})
         self._keep(n_rounds)
-        self.kept_ = None
+        self.kept_ = self.staged_ = None
 
     def stages(self, X: Any, rounds: Sequence[int]) -> Iterator[NDArray[np.float64]]:
         """Yield probabilities or numbers as if training had ended after each number of rounds."""
-        for found in self._staged(self._coded(X), rounds):
+        begun = self.staged_ if self.staged_ is not None and self.staged_[0] is X else None
+        if begun is None or begun[2] >= rounds[0]:
+            begun = X, self._coded(X), 0, None
+        _, coded, n_done, total = begun
+        found: Any = None
+        for n_rounds in rounds:
+            if n_rounds > n_done:
+                found, total = self._stage(coded, total, n_done, n_rounds)
+                n_done = n_rounds
+                self.staged_ = X, coded, n_done, total
             yield np.asarray(found, dtype=np.float64)
 
     def _converted(self, coded: Any, y: NDArray[Any], weights: Weights) -> Any:
@@ -140,8 +152,11 @@ class Native(BaseEstimator):
         """Return probabilities, shape (n, classes), or numbers, shape (n,)."""
         raise NotImplementedError
 
-    def _staged(self, coded: Any, rounds: Sequence[int]) -> Iterator[Any]:
-        """Yield predictions after each number of rounds, in ascending order."""
+    def _stage(self, coded: Any, total: Any, n_done: int, n_rounds: int) -> tuple[Any, Any]:
+        """Return predictions after `n_rounds` rounds, and the sum over the rounds.
+
+        `total` is the sum over the first `n_done` rounds.
+        """
         raise NotImplementedError
 
     def _coded(self, X: Any) -> Any:
@@ -154,6 +169,7 @@ class Native(BaseEstimator):
         if is_live := begun is not None and self.kept_ is not None and self.kept_[0] is X:
             data = self.kept_[1]
         else:
+            self.staged_ = None
             validate_data(self, X, skip_check_array=True)
             self.codes_ = CategoryCodes().fit(X)
             data = self._converted(self.codes_.transform(X), y, weights)
@@ -162,7 +178,7 @@ class Native(BaseEstimator):
 
     def __getstate__(self) -> Any:
         """Return the state without training rows."""
-        return {**super().__getstate__(), "kept_": None}
+        return {**super().__getstate__(), "kept_": None, "staged_": None}
 
 
 class NativeClassifier(ClassifierMixin, Native):

@@ -1,7 +1,7 @@
 """CatBoost's boosted trees."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -75,13 +75,12 @@ class _CatBoost(Native):
         self.estimator_.shrink(n_rounds)
 
     def _predicted(self, coded: Any) -> Any:
-        return next(self._staged(coded, [0]))  # 0 means all
+        return self._stage(coded, None, 0, 0)[0]  # 0 means all
 
-    def _staged(self, coded: Any, rounds: Sequence[int]) -> Iterator[Any]:
-        model, seen = self.estimator_, self._seen(coded)
+    def _stage(self, coded: Any, total: Any, n_done: int, n_rounds: int) -> tuple[Any, Any]:  # noqa: ARG002 - sums differ in the last digit
+        model = self.estimator_
         predict = model.predict_proba if hasattr(self, "classes_") else model.predict
-        for n_rounds in rounds:  # the library's own stages differ in the last digit
-            yield predict(seen, ntree_end=n_rounds, thread_count=1)
+        return predict(self._seen(coded), ntree_end=n_rounds, thread_count=1), None
 
     def _seen(self, X: Any) -> Any:
         """Return a table as a frame of integer codes, as CatBoost requires; -1 means missing."""

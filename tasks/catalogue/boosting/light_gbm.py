@@ -1,6 +1,6 @@
 """LightGBM's boosted trees."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -101,15 +101,14 @@ class _LightGBM(Native):
             return self._linked(found)
         return of_each_class(found) if hasattr(self, "classes_") else found
 
-    def _staged(self, coded: Any, rounds: Sequence[int]) -> Iterator[Any]:
-        done, raw = 0, np.zeros(1)
-        for n_rounds in rounds:
-            for tree in range(done, self.n_trees_[n_rounds - 1]):  # in the order of predictions
-                raw = raw + self.estimator_.predict(
-                    coded, start_iteration=tree, num_iteration=1, raw_score=True, num_threads=1
-                )
-            done = self.n_trees_[n_rounds - 1]
-            yield self._linked(raw)
+    def _stage(self, coded: Any, total: Any, n_done: int, n_rounds: int) -> tuple[Any, Any]:
+        total = np.zeros(1) if total is None else total
+        done = self.n_trees_[n_done - 1] if n_done else 0
+        for tree in range(done, self.n_trees_[n_rounds - 1]):  # in the order of predictions
+            total = total + self.estimator_.predict(
+                coded, start_iteration=tree, num_iteration=1, raw_score=True, num_threads=1
+            )
+        return self._linked(total), total
 
     def _linked(self, raw: Any) -> Any:
         """Return predictions, given sums over trees.

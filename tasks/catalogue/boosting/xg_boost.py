@@ -1,6 +1,6 @@
 """XGBoost's boosted trees."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -82,20 +82,23 @@ class _XGBoost(Native):
         self.estimator_ = self.estimator_[:n_rounds]
 
     def _predicted(self, coded: Any) -> Any:
-        return next(self._staged(coded, [self.estimator_.num_boosted_rounds()]))
+        found = self._summed(coded, None, 0, self.estimator_.num_boosted_rounds(), "value")
+        return of_each_class(found) if hasattr(self, "classes_") else found
 
-    def _staged(self, coded: Any, rounds: Sequence[int]) -> Iterator[Any]:
-        done, found = 0, np.zeros(0)
-        more: dict[str, Any] = {"missing": self.missing_, "validate_features": False}
-        for n_rounds in rounds:
-            if n_rounds > done:
-                more["iteration_range"] = (done, n_rounds)
-                found = self.estimator_.inplace_predict(coded, **more)
-                if n_rounds < rounds[-1]:
-                    margin = self.estimator_.inplace_predict(coded, predict_type="margin", **more)
-                    more["base_margin"] = margin
-            done = n_rounds
-            yield of_each_class(found) if hasattr(self, "classes_") else found
+    def _stage(self, coded: Any, total: Any, n_done: int, n_rounds: int) -> tuple[Any, Any]:
+        found = self._summed(coded, total, n_done, n_rounds, "value")
+        total = self._summed(coded, total, n_done, n_rounds, "margin")
+        return of_each_class(found) if hasattr(self, "classes_") else found, total
+
+    def _summed(self, coded: Any, total: Any, n_done: int, n_rounds: int, form: str) -> Any:
+        return self.estimator_.inplace_predict(
+            coded,
+            iteration_range=(n_done, n_rounds),
+            predict_type=form,
+            missing=self.missing_,
+            validate_features=False,
+            base_margin=total,
+        )
 
 
 class XGBoostClassifier(_XGBoost, NativeClassifier):

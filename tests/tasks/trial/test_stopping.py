@@ -35,7 +35,7 @@ trees = Algorithm(
     estimator="prefect_tune.tasks.catalogue.boosting.light_gbm.classifier",
     hyperparameters=space_of(log_whole(n_estimators=(16, 4096, 320))),
     fixed={"learning_rate": 0.5},
-    transforms={"n_estimators": "per_10000_rows"},
+    transforms={"n_estimators": "rounds_of_n"},
     rounds="n_estimators",
     flags=Flags(stochastic=True),
 )
@@ -136,4 +136,4 @@ def test_undefined_loss_lets_training_run_to_the_end(context, monkeypatch) -> No
     monkeypatch.setattr(
         node_module, "nested_subset", lambda strata, *_: np.flatnonzero(strata == 0)[:5]
     )
-    assert evaluate(context, query_of(context)).rounds == round(320 * (80 / 50) ** 0.5)
+    assert evaluate(context, query_of(context)).rounds == round(320 * (80 / 50) ** 0.25)
