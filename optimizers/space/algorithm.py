@@ -127,6 +127,7 @@ class Algorithm:
         for field_name, given, known in (
             ("transforms", self.transforms, tuple(self.hyperparameters)),
             ("growth", self.growth, (*GROWTH, *self.hyperparameters)),
+            ("rounds", [self.rounds] if self.rounds else [], tuple(self.hyperparameters)),
         ):
             for name in given:
                 if name not in known:

@@ -58,7 +58,8 @@ def fit_until_flat(
     """
     imported(how.estimator)
     started, iterative = perf_counter(), training_of(how)
-    assert iterative is not None  # noqa: S101 - the caller has checked
+    if iterative is None or not iterative.rounds:
+        raise ValueError(f"{how.algorithm} does not train in rounds")
     n_pieces = ceil(how.arguments[how.rounds] / _ROUNDS_PER_PIECE)
     whole = {**how.arguments, how.rounds: n_pieces * _ROUNDS_PER_PIECE}
     training = EpochTraining(
@@ -100,4 +101,7 @@ def fit_until_flat(
 def rounds_in(how: Recipe, estimator: Any) -> int | None:
     """Return the number of rounds that early stopping found; None if there was none."""
     iterative = training_of(how) if how.rounds else None
-    return None if iterative is None else how.model_in(estimator).get_params()[iterative.rounds]
+    if iterative is None or not iterative.rounds:
+        return None
+    rounds: int = how.model_in(estimator).get_params()[iterative.rounds]
+    return rounds

@@ -83,6 +83,7 @@ def ignored(step: Step) -> Space:
         (lambda: Space("x", steps_called("st"), frozenset({(("s", "a"), ("t", "a"))})), "no path"),
         (lambda: Algorithm(id="a", transforms={"depth": "clip_n"}), "'depth'"),
         (lambda: algorithm("a", growth={"tree": 1.0}), "tree"),
+        (lambda: algorithm("a", rounds="tree"), "tree"),
         (lambda: ignored(MADE_ONLY), "step 'a'"),
         (lambda: ignored(Step("a", (Algorithm(id="a", class_weights="balanced"),))), "nothing"),
         (lambda: ignored(Step("b", (NONE, MADE))), "Known: b"),

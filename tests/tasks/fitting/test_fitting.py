@@ -12,7 +12,7 @@ import pytest
 import scipy
 import sklearn
 from catboost import CatBoostClassifier
-from ConfigSpace import Categorical, ConfigurationSpace, Float
+from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 from scipy import sparse
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -75,6 +75,26 @@ def test_values_are_adjusted_to_the_size_of_the_data(rule, value, effective) -> 
         transforms={"x": rule},
     )
     assert recipe_of(algorithm, x=value).arguments["x"] == effective
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows", "effective"),
+    [
+        ("leaves_of_n", 9_000, 31),
+        ("leaves_of_n", 160_000, 124),
+        ("rounds_of_n", 160_000, 62),
+    ],
+)
+def test_boosted_trees_grow_with_many_rows(rule, rows, effective) -> None:
+    algorithm = Algorithm(
+        id="trees",
+        estimator="lightgbm.LGBMClassifier",
+        hyperparameters=ConfigurationSpace(space=[Integer("size", (1, 1000))]),
+        transforms={"size": rule},
+        rounds="size",
+    )
+    made = recipe_of(algorithm, replace(SUMMARY, rows=rows), size=31)
+    assert (made.arguments["size"], made.rounds) == (effective, "size" if rows > 10_000 else "")
 
 
 def test_different_choices_have_different_keys_and_estimators_share_no_object() -> None:
