@@ -382,11 +382,12 @@ class Racing(Optimizer):
         or, if the last such step failed, in the opposite direction.
         """
         seconds = budget.seconds_spent + (budget.seconds_left or 0.0)
-        for rung, losses in sorted(self._losses.items(), reverse=True):
-            best = min(losses, key=lambda i: (losses[i], i))
+        for rung in reversed(self._rungs[1:] if self._has_partial_runs else ()):
+            losses = self._losses.get(rung, {})
+            best = min(losses, key=lambda i: (losses[i], i), default=0)
             center = self.inner.history[best].query.configuration
             query = rung.query(Query(center))
-            if self._has_partial_runs and _LEAST_RUNS * self.costs.seconds(query) <= seconds:
+            if losses and _LEAST_RUNS * self.costs.seconds(query) <= seconds:
                 break
         else:
             return None
@@ -394,10 +395,9 @@ class Racing(Optimizer):
         is_moved = is_active & self._of_model
         radius = _STEP * sqrt(is_moved.sum())
         newest = self.inner.history[max(losses)].query.configuration
-        steps = (
-            [positions - self._encoding.to_cube(newest)[0]] if newest.path == center.path else []
-        )
-        steps = [step for step in steps if 0 < np.linalg.norm(step[is_moved]) <= 1.5 * radius]
+        back = positions - self._encoding.to_cube(newest)[0]
+        was_change = newest.path == center.path and 0 < np.linalg.norm(back) <= 1.5 * radius
+        steps = [back] if was_change else []
         for direction in rng.normal(size=(_DIRECTIONS, len(positions))) * is_moved:
             steps.append(radius * direction / (np.linalg.norm(direction) or 1.0))
         allowed = self.costs.allowed_seconds(query, budget, is_first=False)
