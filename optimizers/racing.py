@@ -210,7 +210,9 @@ _GATHERED, _GATHERING_SHARE = 8, 0.2
 seconds after which the best is resumed in any case."""
 _LATER_TIMES = 1.5
 """Seconds of later rungs, relative to the seconds of first rungs."""
-_LEAST_RUNS, _STEP, _DIRECTIONS = 20, 0.1, 8
+_MOST_SHARE = 0.25
+"""Largest fraction of the seconds left for the next rung of a slow configuration."""
+_LEAST_RUNS, _STEP, _DIRECTIONS = 12, 0.1, 8
 """Number of runs that must fit into the budget; step size as in FLOW2, in the unit cube; and number
 of directions to try."""
 _LEADS_BY = 0.1
@@ -376,7 +378,7 @@ class Racing(Optimizer):
     def _changed(self, budget: Budget, rng: Generator) -> Query | None:
         """Return the best configuration with small changes of its model, or None.
 
-        The trial uses the most rows on which twenty runs fit into the budget, because capacity is
+        The trial uses the most rows on which twelve runs fit into the budget, because capacity is
         worth more on many rows. The changes form one step of FLOW2 (Wu, Wang and Huang 2021,
         "Frugal Optimization for Cost-related Hyperparameters", algorithm 1): in a random direction
         or, if the last such step failed, in the opposite direction.
@@ -471,13 +473,21 @@ class Racing(Optimizer):
         return replace(query, subset=share)
 
     def _would_end(self, i: int, budget: Budget) -> bool:
+        """Return whether a configuration's next rung may start now.
+
+        After a full trial, a slow next rung on many rows would take the time of many others.
+        """
         if not self._reads_costs(budget):
             return True
         last = self._last(i).query
         follows = self._following(Rung.of(last)).query(self.inner.history[i].query)
         done = last.folds or 0 if last.subset == follows.subset else 0
         seconds = self.costs.seconds(follows, LIKELY, folds_done=done)
-        return seconds <= self.costs.allowed_seconds(follows, budget, is_first=False)
+        allowed = self.costs.allowed_seconds(follows, budget, is_first=False)
+        best = self.history.incumbent
+        if best is not None and self._has_partial_runs and budget.seconds_left is not None:
+            allowed = min(allowed, max(_MOST_SHARE * budget.seconds_left, 2 * best.cost_seconds))
+        return seconds <= allowed
 
     def _reads_costs(self, budget: Budget) -> bool:
         """Return whether predicted run times may influence asks."""

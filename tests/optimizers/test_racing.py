@@ -500,9 +500,9 @@ def test_best_model_changes_in_small_steps_and_a_failed_step_is_reversed() -> No
     assert np.linalg.norm(units(moved) - units(opposite)) < 0.25
 
 
-def test_small_changes_use_the_most_rows_that_allow_twenty_runs() -> None:
+def test_small_changes_use_the_most_rows_that_allow_twelve_runs() -> None:
     optimizer = with_two_parameters()
-    scarce = Budget(seconds_spent=20.0, seconds_left=15.0)
+    scarce = Budget(seconds_spent=12.0, seconds_left=10.0)
     changed = optimizer.ask(scarce)
     assert (changed.subset, changed.folds) == (1.0, 1)
 
@@ -517,3 +517,17 @@ def test_replayed_race_makes_the_same_small_changes() -> None:
     again = raced(MANY, one_algorithm(DEPTH, C))
     replay(again, events)
     assert again.ask(AMPLE) == optimizer.ask(AMPLE)
+
+
+@pytest.mark.parametrize(("left", "is_promoted"), [(10.0, False), (100.0, True)])
+def test_slow_configuration_waits_after_a_full_trial_unless_time_is_ample(
+    left, is_promoted
+) -> None:
+    optimizer = with_promoted_incumbent()
+    budget = Budget(seconds_spent=1.0, seconds_left=left)
+    slow = optimizer.ask(budget)
+    assert slow.subset < 1
+    tell(optimizer, 19.0, seconds=15.0)
+    asked = [optimizer.ask(budget) for _ in range(3)]
+    promoted = {q.configuration for q in asked if q.subset == 1.0}
+    assert (slow.configuration in promoted) == is_promoted
