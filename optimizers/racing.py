@@ -327,28 +327,19 @@ class Racing(Optimizer):
             self._open.add(i)
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:
-        """Resume a configuration that is not behind, or start the next configuration.
-
-        On many rows, the best model is also improved by small changes.
-        """
+        """Resume a configuration that is not behind, or start the next configuration."""
         for i, share in self._smaller.items():
             return self._smaller_run(i, share)
         waiting = self._waiting()
-        ending = (i for i in waiting if self._keeps_up(i) and self._would_end(i, budget))
+        ending = [i for i in waiting if self._keeps_up(i) and self._would_end(i, budget)]
         is_turn = not self._gathers(budget) and not self._owes_first_runs(budget)
-        best = next(ending, None) if is_turn else None
-        if best is not None and not self._trails(best):
-            return self._next_rung(best)
-        may_begin = is_turn and budget.trials_left != 0
-        if may_begin and (changed := self._changed(budget, rng)) is not None:
-            return changed
-        if best is not None:
-            return self._next_rung(best)
+        if is_turn and (query := self._later_run(ending, budget, rng)) is not None:
+            return query
         try:
             query = self._begun(budget)
         except (SpaceExhausted, NotYet):
-            if (best := next(ending, waiting[0] if waiting else None)) is not None:
-                return self._next_rung(best)
+            if waiting:
+                return self._next_rung((ending or waiting)[0])
             if self.history.pending:  # a pending configuration may be resumed later
                 raise NotYet from None
             raise
@@ -367,13 +358,26 @@ class Racing(Optimizer):
         n_told = sum(trial.is_told for trial in self.inner.history)
         return self.inner.ask(replace(budget, trials_spent=n_told))
 
-    def _trails(self, i: int) -> bool:
-        """Return whether a configuration has a higher loss than the best full trial."""
+    def _later_run(self, ending: Sequence[int], budget: Budget, rng: Generator) -> Query | None:
+        """Return the query for a later rung, or None.
+
+        On many rows, configurations that lead the best full trial on part of the rows come first.
+        Configurations that trail then alternate with small changes of the best model.
+        """
         best = self.history.incumbent
-        if best is None or (rung := self._shared_rung(i, best)) is None:
-            return False
-        losses = self._losses[rung]
-        return losses[i] > losses[self._number(best)]
+        if not self._has_partial_runs or best is None:
+            return self._next_rung(ending[0]) if ending else None
+        found = [(i, d) for i in ending if (d := self._difference(i, best)) is not None]
+        if leading := [i for i, difference in found if difference <= 0]:
+            return self._next_rung(leading[0])
+        n_changes = sum(
+            self._number_of(t.query) > 0 for t in map(self._first, self._numbers.values())
+        )
+        n_later = sum(self._number_of(trial.query) > 0 for trial in self.history)
+        may_change = budget.trials_left != 0 and (2 * n_changes <= n_later or not found)
+        if may_change and (changed := self._changed(budget, rng)) is not None:
+            return changed
+        return self._next_rung(found[0][0]) if found else None
 
     def _changed(self, budget: Budget, rng: Generator) -> Query | None:
         """Return the best configuration with small changes of its model, or None.
@@ -400,8 +404,8 @@ class Racing(Optimizer):
         back = positions - self._encoding.to_cube(newest)[0]
         was_change = newest.path == center.path and 0 < np.linalg.norm(back) <= 1.5 * radius
         steps = [back] if was_change else []
-        for direction in rng.normal(size=(_DIRECTIONS, len(positions))) * is_moved:
-            steps.append(radius * direction / (np.linalg.norm(direction) or 1.0))
+        directions = rng.normal(size=(_DIRECTIONS, len(positions))) * is_moved
+        steps += [radius * d / (np.linalg.norm(d) or 1.0) for d in directions]
         allowed = self.costs.allowed_seconds(query, budget, is_first=False)
         for step in steps:
             changed = self._encoding.from_cube(center.path, reflected(positions + step))
@@ -573,17 +577,21 @@ class Racing(Optimizer):
         If the configuration shares no partial run with the best configuration, return the current
         outcome.
         """
-        last, outcome = self._last(i), self._outcome(i)
-        if best is None:
-            return outcome
-        if last.query.subset == 1:
-            difference = _evaluation(last).fold_losses[0] - _evaluation(best).fold_losses[0]
-        elif (rung := self._shared_rung(i, best)) is not None:
-            losses = self._losses[rung]
-            difference = losses[i] - losses[self._number(best)]
-        else:
+        outcome = self._outcome(i)
+        difference = None if best is None else self._difference(i, best)
+        if best is None or difference is None:
             return outcome
         return estimated(outcome, _evaluation(best), self.objective, difference)
+
+    def _difference(self, i: int, best: Trial) -> float | None:
+        """Return the loss of a configuration minus the best loss on the same rows, if known."""
+        last = self._last(i)
+        if last.query.subset == 1:
+            return _evaluation(last).fold_losses[0] - _evaluation(best).fold_losses[0]
+        if (rung := self._shared_rung(i, best)) is None:
+            return None
+        losses = self._losses[rung]
+        return losses[i] - losses[self._number(best)]
 
     def _keeps_up(self, i: int) -> bool:
         """Return whether a configuration may be resumed; always true once a full trial qualifies.
@@ -647,6 +655,9 @@ class Racing(Optimizer):
 
     def _runs(self, i: int) -> tuple[Trial, ...]:
         return self.history.trials_of(self.inner.history[i].query.configuration)
+
+    def _first(self, i: int) -> Trial:
+        return self._runs(i)[0]
 
     def _last(self, i: int) -> Trial:
         return self._runs(i)[-1]
