@@ -208,11 +208,11 @@ def estimated(
 _GATHERED, _GATHERING_SHARE = 8, 0.2
 """Number of configurations with partial runs before the best is resumed, and fraction of the
 seconds after which the best is resumed in any case."""
-_LATER_TIMES = 1.5
+_LATER_TIMES = 2.0
 """Seconds of later rungs, relative to the seconds of first rungs."""
 _MOST_SHARE = 0.25
 """Largest fraction of the seconds left for the next rung of a slow configuration."""
-_LEAST_RUNS, _STEP, _DIRECTIONS = 12, 0.1, 8
+_LEAST_RUNS, _STEP, _DIRECTIONS = 6, 0.1, 8
 """Number of runs that must fit into the budget; step size as in FLOW2, in the unit cube; and number
 of directions to try."""
 _LEADS_BY = 0.1
@@ -382,7 +382,7 @@ class Racing(Optimizer):
     def _changed(self, budget: Budget, rng: Generator) -> Query | None:
         """Return the best configuration with small changes of its model, or None.
 
-        The trial uses the most rows on which twelve runs fit into the budget, because capacity is
+        The trial uses the most rows on which six runs fit into the budget, because capacity is
         worth more on many rows. The changes form one step of FLOW2 (Wu, Wang and Huang 2021,
         "Frugal Optimization for Cost-related Hyperparameters", algorithm 1): in a random direction
         or, if the last such step failed, in the opposite direction.
