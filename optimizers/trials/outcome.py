@@ -103,8 +103,6 @@ class Evaluation:
         curve: Mean of the folds' losses after each epoch from the first; empty without epochs.
         fold_curves: Loss of each fold after each epoch.
         best_epoch: Epoch with the lowest loss in `curve`, counted from 1; None without epochs.
-        rounds: Mean number of boosting rounds over the folds, found by early stopping; None without
-            early stopping.
         resumed_from: Number of epochs trained in earlier trials or, if there is no curve, number of
             folds served from the cache.
         predictions: Key of the held-out predictions of each fold.
@@ -114,6 +112,8 @@ class Evaluation:
         load_seconds: Time to load the worker's data and libraries before the trial; not part of the
             costs.
         pilot: Pilot before the trial; None without a pilot.
+        rounds: Mean number of boosting rounds over the folds, found by early stopping; None without
+            early stopping.
     """
 
     loss: float
@@ -125,13 +125,13 @@ class Evaluation:
     curve: tuple[float, ...] = ()
     fold_curves: tuple[tuple[float, ...], ...] = ()
     best_epoch: int | None = None
-    rounds: int | None = None
     resumed_from: int = 0
     predictions: tuple[str, ...] = ()
     trouble: str = ""
     risks: tuple[float, ...] = ()
     load_seconds: float = 0.0
     pilot: Pilot | None = None
+    rounds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
