@@ -232,9 +232,15 @@ class StudySearch:
         return ""
 
     def _is_passed_over(self, trial: Trial) -> bool:
-        """Return whether to skip a trial because all trials of its algorithm exceeded limits."""
-        costs = self.study.optimizer.costs
+        """Return whether to skip a trial because all trials of its algorithm exceeded limits.
+
+        A trial on fewer rows is not skipped if its predicted seconds are within the allowed time.
+        """
+        costs, query = self.study.optimizer.costs, trial.query
         if self._has_result or trial.attempts or self.n_passed_over == _MOST_UNENDED:
+            return False
+        is_short = costs.seconds(query) <= costs.allowed_seconds(query, self._budget())
+        if query.subset < 1 and costs.is_known(query.configuration) and is_short:
             return False
         late = {costs.model_of(other.query.configuration) for other in self._unended()}
         is_late = costs.model_of(trial.query.configuration) in late

@@ -32,6 +32,8 @@ from prefect_tune.tasks.final.ensemble import (
     bootstraps_for,
     choose,
     nested_losses,
+    predict_held_out,
+    sample,
 )
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.threads import one_thread
@@ -41,8 +43,8 @@ _STREAM = 0x656E7365
 """Key of the random stream for ensembles, separate from all other streams of the study's seed."""
 MOST_REFITS = 3
 _LITTLE_SECONDS = 1.0
-"""Longest fit time of the members of an `auto` ensemble: this multiple of the best trial's time, or
-a negligible time if that is longer."""
+"""Longest fit time of the members of an `auto` ensemble: this multiple of the best trial's time if
+time allows, or a negligible time if that is longer."""
 
 Members = Sequence[tuple[Trial, float]]
 """Trials of a model, and their weights."""
@@ -57,7 +59,8 @@ class ChosenEnsemble:
         members: Trials with their weights: the best trial alone, or several trials by decreasing
             weight.
         losses: Mean loss of the ensemble over the folds; for greedy selection, one loss for each
-            size from 1; empty if no ensemble was considered.
+            size from 1; empty if no ensemble was considered. If the ensemble was chosen on a sample
+            of the held-out rows, all losses but the last are estimates.
         nested: Loss of each kind of ensemble on rows that were not used to build the ensemble, if
             `auto` chose the kind.
         notes: Notes for the user on the choice.
@@ -84,7 +87,9 @@ def ensemble_rule(study: Study) -> EnsembleRule | None:
     return options.ensemble or (EnsembleRule(declared) if declared else None)
 
 
-def choose_members(study: Study, best: Trial, seconds: float) -> ChosenEnsemble:
+def choose_members(
+    study: Study, best: Trial, seconds: float, most_refits: int = MOST_REFITS
+) -> ChosenEnsemble:
     """Choose the members of the final model. If the choice fails, use the best trial alone."""
     rule = ensemble_rule(study)
     if picks_single_trial(study.plan, study.optimizer):
@@ -96,7 +101,9 @@ def choose_members(study: Study, best: Trial, seconds: float) -> ChosenEnsemble:
         return ChosenEnsemble("method" if len(members) > 1 else "single", members)
     try:
         with one_thread():
-            return choose_ensemble(study, best, rule.kind, rule.size, seconds=seconds)
+            return choose_ensemble(
+                study, best, rule.kind, rule.size, seconds, most_refits=most_refits
+            )
     except (StoreLost, StoreRefused):
         raise
     except Exception as error:  # any class, for example too little memory
@@ -106,7 +113,13 @@ def choose_members(study: Study, best: Trial, seconds: float) -> ChosenEnsemble:
 
 
 def choose_ensemble(
-    study: Study, best: Trial, kind: EnsembleKind, size: int | None = None, seconds: float = inf
+    study: Study,
+    best: Trial,
+    kind: EnsembleKind,
+    size: int | None = None,
+    seconds: float = inf,
+    *,
+    most_refits: int = MOST_REFITS,
 ) -> ChosenEnsemble:
     """Choose an ensemble of full trials that meet the constraints, from stored predictions.
 
@@ -122,6 +135,8 @@ def choose_ensemble(
             smaller.
         seconds: Time limit of the choice. If choosing among all candidates would take longer, only
             the best half, quarter, and so on is considered.
+        most_refits: Longest fit time of the members of an `auto` ensemble, as a multiple of the
+            best trial's time.
 
     Raises:
         TimeoutError: If the choice exceeds its time limit.
@@ -140,8 +155,9 @@ def choose_ensemble(
         if n == 1:
             return ChosenEnsemble.alone(best, *notes)
     until = monotonic() + seconds
-    trials, held_out = stored_predictions(study, candidates[:n])
-    held_out = replace(held_out, until=until)
+    trials, whole = stored_predictions(study, candidates[:n])
+    few = _sample(study, whole)
+    held_out = replace(few, until=until)
     if n_gone := n - len(trials):
         notes.append(
             f"{counted(n_gone, 'trial')} excluded from the ensemble: held-out predictions are "
@@ -157,7 +173,7 @@ def choose_ensemble(
         built = kind
     else:
         fits = np.array([fold_seconds(trial) for trial in trials])
-        limit = FitLimit(fits, max(MOST_REFITS * fits[0], _LITTLE_SECONDS))
+        limit = FitLimit(fits, max(most_refits * fits[0], _LITTLE_SECONDS))
         nested = nested_losses(held_out, picks, bootstraps, _seeds(study, 1), limit=limit)
         if nested:
             built = best_kind(nested)
@@ -169,13 +185,17 @@ def choose_ensemble(
     rng = np.random.default_rng(_seeds(study, 0))
     choice = choose(built, held_out, picks, bootstraps, rng, limit=limit)
     first = feasible[0].loss  # the trial's predictions may be lost
-    is_better = first is None or choice.losses[-1] < first
+    losses = choice.losses
+    if few is not whole:  # the last loss is of all held-out rows
+        loss = float(whole.fold_losses(predict_held_out(choice, whole)).mean())
+        losses = tuple(other + loss - losses[-1] for other in losses)
+    is_better = first is None or losses[-1] < first
     found = ChosenEnsemble.alone(best)
     if choice.kind != "single" and (choice.kind != "greedy" or is_better):
         found = ChosenEnsemble(
             choice.kind, tuple((trials[i], w) for i, w in choice.weights.items())
         )
-    losses = choice.losses if found.kind != "single" or first is None else (first,)
+    losses = losses if found.kind != "single" or first is None else (first,)
     return replace(
         found, losses=losses, nested=dict[str, float](nested.items()), notes=tuple(notes)
     )
@@ -197,13 +217,14 @@ def choosing_seconds(
             with one_thread():
                 stored_predictions(study, candidates[:1])  # loads the data
                 begun = perf_counter()
-                _, held_out = stored_predictions(study, candidates[:1])
+                held_out = _sample(study, stored_predictions(study, candidates[:1])[1])
                 seconds = perf_counter() - begun
                 study.choice_costs = ChoiceCosts.measured(held_out, bootstraps, seconds)
         except Exception:  # any class; the choice itself reports the error
             study.choice_costs = ChoiceCosts(0.0, 0.0, 0.0)
+    picks = min(size or MOST_PICKS, len(candidates))
     n = len(candidates) if n is None else n
-    return study.choice_costs.seconds(kind, n, size or MOST_PICKS, bootstraps.n)
+    return study.choice_costs.seconds(kind, n, picks, bootstraps.n)
 
 
 def fold_seconds(trial: Trial) -> float:
@@ -212,6 +233,10 @@ def fold_seconds(trial: Trial) -> float:
         return 0.0
     n_folds = max(1, len(trial.evaluation.fold_losses))
     return trial.evaluation.cost_uncached_seconds / n_folds / trial.query.subset
+
+
+def _sample(study: Study, held_out: HeldOut) -> HeldOut:
+    return sample(held_out, np.random.default_rng(_seeds(study, 2)))
 
 
 def _seeds(study: Study, use: int) -> np.random.SeedSequence:

@@ -59,8 +59,7 @@ _AFTER_SECONDS = 2.0
 _GRACE_SECONDS = 3.0
 """Seconds by which a refit may delay the end of the command."""
 _SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE = 5.0, 1 / 20
-"""Longest refit, in seconds and as a share of the budget, for which time is always reserved.
-"""
+"""Longest refit, in seconds and as a share of the budget, that is always done."""
 _CHOICE_SHARE, _LEAST_CHOICE_SECONDS = 0.5, 1.0
 """Largest share of the reserved time for re-evaluating finalists or choosing an ensemble, and the
 seconds that a choice may take even after the end of the budget."""
@@ -100,8 +99,11 @@ def fit_final_model(
             f"{most_frequent_failure(study)}"
         )
     for_fit = (1 - _CHOICE_SHARE) * left  # a long refit must leave time for the choice
-    after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, for_fit)
-    choice = choose_members(study, best, seconds=max(left - after, _LEAST_CHOICE_SECONDS))
+    after, most_refits = 0.0, MOST_REFITS
+    if left < inf:
+        after, most_refits = _fitting(study, running.n_slots, for_fit)
+    seconds = max(left - after, _LEAST_CHOICE_SECONDS)
+    choice = choose_members(study, best, seconds, most_refits)
     ending = _Ending(study, running, context, observer, seconds_left)
     if not _is_fitted(study, choice):
         study.record(replace(study.facts, model=ending.model(choice)))
@@ -122,27 +124,35 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
         rule = ensemble_rule(study) or EnsembleRule("single")
         choice = choosing_seconds(study, rule.kind, rule.size)
     choice = min(choice, _CHOICE_SHARE * most_seconds)
-    return choice + _fitting_seconds(study, n_slots, most_seconds - choice)
+    return choice + _fitting(study, n_slots, most_seconds - choice)[0]
 
 
-def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
+def _fitting(study: Study, n_slots: int, most_seconds: float) -> tuple[float, int]:
     """Predict the time for the final model and its scores, at most `most_seconds`.
 
-    The time of a short refit is always included, even beyond `most_seconds`.
+    The time of a short refit is always included, even beyond `most_seconds`. The second number is
+    the time of the refit as a multiple of the best trial's time.
     """
     best, plan = study.incumbent, study.plan
     if best is None:
-        return _AFTER_SECONDS
-    members = [best] * (1 if picks_single_trial(plan, study.optimizer) else MOST_REFITS)
+        return _AFTER_SECONDS, 1
+    is_single = picks_single_trial(plan, study.optimizer) or not best.query.is_full
+    members = [best] * (1 if is_single else MOST_REFITS)
     # In a series, the model is also compared with the champion.
     n_scorings = 1 if plan.options.series is None else 2
     scoring = n_scorings * scoring_seconds(study, members[:_SCORED])
     around = min(_AFTER_SECONDS + scoring, most_seconds)
-    short = max(_SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE * (plan.options.budget or 0.0))
-    room, needed = max(most_seconds - around, short), refit_seconds(study, members, n_slots)
-    if needed > room and can_average_folds(study, [best]):
-        return around + _AVERAGING_SECONDS
-    return around + min(needed, room)
+    room = max(most_seconds - around, _short_seconds(study))
+    for fitted in (members, [best]):
+        needed = refit_seconds(study, fitted, n_slots)
+        if needed <= room:
+            return around + needed, len(fitted)
+    return around + (_AVERAGING_SECONDS if can_average_folds(study, [best]) else room), 1
+
+
+def _short_seconds(study: Study) -> float:
+    """Return the seconds of the longest refit that is always done."""
+    return max(_SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE * (study.plan.options.budget or 0.0))
 
 
 def _is_fitted(study: Study, choice: ChosenEnsemble) -> bool:
@@ -226,8 +236,10 @@ class _Ending:
         if self.seconds_left() == inf:
             return fit(), False
         after_seconds = _AFTER_SECONDS + scoring_seconds(study, trials) - _GRACE_SECONDS
-        needed = refit_seconds(study, trials, self.running.n_slots)
-        is_long = needed > (self.seconds_left() - after_seconds) * _HOPE
+        needed, short = refit_seconds(study, trials, self.running.n_slots), _short_seconds(study)
+        left = self.seconds_left()
+        is_long = needed > max((left - after_seconds) * _HOPE, short)
+        most = max(left - after_seconds - _AVERAGING_SECONDS, short)
         reason = f"a refit takes about {format_seconds(needed)}"
         if not can_average_folds(study, trials):
             if is_long:
@@ -235,7 +247,7 @@ class _Ending:
             return fit(), False
 
         def check() -> None:
-            if self.seconds_left() < after_seconds + _AVERAGING_SECONDS:
+            if left - self.seconds_left() > most:
                 raise OutOfTime
 
         if not is_long:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
+from math import ceil, inf
 from time import monotonic
 from timeit import Timer
 from typing import Any, Literal, Self, get_args
@@ -361,10 +361,25 @@ class ChoiceCosts:
 
     def seconds(self, kind: str, n: int, size: int, n_bootstraps: int) -> float:
         """Predict the seconds of a choice among n candidates; `auto` adds the nested estimate."""
-        greedy = self.of_loss * (min(size, n) * min(n, CANDIDATES) + 2 * n)
+        greedy = self.of_loss * (size * min(n, CANDIDATES) + 2 * n)
         agnostic = n * (n_bootstraps * self.of_risk + self.of_loss)
         built = {"greedy": greedy, "agnostic": agnostic, "auto": N_PARTS * greedy + 2 * agnostic}
         return n * self.of_candidate + built.get(kind, 0.0)
+
+
+MOST_ROWS, _RAREST = 10_000, 100
+"""Largest number of held-out rows used to choose an ensemble, and the smallest number of rows of
+each class among them."""
+
+
+def sample(held_out: HeldOut, rng: Generator) -> HeldOut:
+    """Return a stratified sample of the held-out rows; all rows if they or a class are few."""
+    rows = np.concatenate(held_out.rows)
+    _, counts = np.unique(held_out.dataset.strata[rows], return_counts=True)
+    n_parts = min(ceil(len(rows) / MOST_ROWS), int(counts.min()) // _RAREST)
+    if n_parts < 2:
+        return held_out
+    return held_out.within(stratified_parts(held_out, n_parts, rng) == 0)
 
 
 def stratified_parts(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:

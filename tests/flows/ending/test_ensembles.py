@@ -86,9 +86,9 @@ def test_auto_builds_the_most_promising_kind_of_ensemble(study, monkeypatch) -> 
     assert chosen == replace(chosen_of(study, least), nested=chosen.nested)
     assert len(chosen.members) > 1
     # It is fitted in a few times what the best trial takes.
-    monkeypatch.setattr(ensemble, "MOST_REFITS", 1.0)
     monkeypatch.setattr(ensemble, "_LITTLE_SECONDS", 0.0)
-    seconds = [ensemble.fold_seconds(trial) for trial, _ in chosen_of(study, "auto").members]
+    limited = chosen_of(study, "auto", most_refits=1)
+    seconds = [ensemble.fold_seconds(trial) for trial, _ in limited.members]
     assert sum(seconds) <= ensemble.fold_seconds(best(study)) + 1e-9
     # If no kind can be judged, it is the best trial alone.
     monkeypatch.setattr(ensemble, "nested_losses", lambda *_, **__: {})

@@ -104,7 +104,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int
         asked: list[tuple[str, int | None]] = []
 
         def chosen(
-            study: Study, _: Trial, kind_asked: str, size: int | None, seconds: float
+            study: Study, _: Trial, kind_asked: str, size: int | None, seconds: float, **_more: Any
         ) -> ChosenEnsemble:
             assert seconds == inf
             asked.append((kind_asked, size))

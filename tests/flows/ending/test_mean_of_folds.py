@@ -76,6 +76,12 @@ class Ended:
             return load_dataset(self.store, study.problem.dataset).X
 
 
+@pytest.fixture(autouse=True)
+def long_refit(monkeypatch) -> None:
+    """Refits are predicted to take 50 s."""
+    monkeypatch.setattr(ending, "refit_seconds", lambda *_: 50.0)
+
+
 @pytest.fixture(scope="module")
 def original(tmp_path_factory) -> Path:
     """The folder of a study, copied for each test."""
@@ -110,6 +116,11 @@ def test_model_of_a_single_fold_replaces_the_refit_under_constraints(tmp_path) -
     assert ended.end(-2.0)["model_of_folds"]
     X = ended.rows()
     np.testing.assert_array_equal(ended.model.predict_proba(X), ended.folds()[0].predict_proba(X))
+
+
+def test_short_refit_is_done_even_if_no_time_is_left(ended, monkeypatch) -> None:
+    monkeypatch.setattr(ending, "refit_seconds", lambda *_: 4.5)
+    assert not ended.end(-2.0)["model_of_folds"]
 
 
 def test_overlong_refit_is_ended_and_replaced_by_the_fold_models(ended) -> None:
