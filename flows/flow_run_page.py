@@ -18,8 +18,7 @@ from prefect.events import emit_event
 from prefect.runtime import deployment, flow_run
 from prefect.settings import get_current_settings
 
-from prefect_tune.flows.reading.commands import next_commands
-from prefect_tune.flows.reading.study_lines import study_lines
+from prefect_tune.flows.reading.study_lines import next_commands, study_lines
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.study.progress import Observer, Progress
 from prefect_tune.flows.study.study import Study

@@ -47,6 +47,7 @@ LEADER = {
 SUMMARY: dict[str, Any] = {
     "study": "s", "method": "random", "metric": "error", "state": "complete",
     "space": "small", "data": "table.csv", "store_options": [],
+    "resume_command": "prefect-tune run table.csv --study s",
     "n_trials": 3, "n_complete": 2, "n_partial": 0, "n_failed": 1, "n_begun": 5, "n_waiting": 2,
     "incumbent": LEADER, "model_trial": LEADER, "model_is_partial": False, "model_of_folds": False,
     "instead_of": None, "no_model": None, "nearest_infeasible": None, "holdout": None,

@@ -27,8 +27,7 @@ from prefect_tune.deployments.report.page import (
     Text,
 )
 from prefect_tune.deployments.report.study_report import StudyReport
-from prefect_tune.flows.reading.commands import next_commands
-from prefect_tune.flows.reading.study_lines import study_lines
+from prefect_tune.flows.reading.study_lines import next_commands, study_lines
 from prefect_tune.flows.series.view import losses_of, run_cells
 from prefect_tune.flows.wording.text import counted
 

@@ -30,7 +30,7 @@ from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.series import Series
-from prefect_tune.tasks.data.tables import FRAME
+from prefect_tune.tasks.data.source import FRAME
 from prefect_tune.tasks.final.figures import FEWEST_ROWS
 from prefect_tune.tasks.objective.metric import is_at_least
 

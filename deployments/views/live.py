@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from time import monotonic
 from typing import Any
 
 from rich.console import Group
@@ -23,6 +24,8 @@ from prefect_tune.storage.masking import masked, masked_values
 
 _REFRESHES = 2
 """Refreshes of live lines per second."""
+_SILENT_SECONDS = 2.0
+"""Time without progress after which the elapsed seconds are shown."""
 
 
 @contextmanager
@@ -78,7 +81,12 @@ class LiveLines:
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
+        self.since = 0.0
         self.failures: deque[str] = deque(maxlen=_LAST_FAILURES)
+
+    def show(self, progress: Progress) -> None:
+        """Show the progress, and the seconds since then if no later progress comes."""
+        self.progress, self.since = progress, monotonic()
 
     def __rich__(self) -> Group:
         """Return the state of the study, the running trials, and the latest failures."""
@@ -86,7 +94,9 @@ class LiveLines:
         if progress is None:
             return Group()
         left, total = progress.seconds_left, progress.seconds_total
-        parts = [progress.phase]
+        parts, waited = [progress.phase], monotonic() - self.since
+        if progress.phase and waited >= _SILENT_SECONDS:
+            parts.append(f"{format_seconds(waited)} so far")
         if left is not None and (total is None or left < total - progress.seconds - 1):
             parts.insert(0, f"done in about {format_seconds(left)}")
         status = [line(" · ".join(filter(None, parts)))] if any(parts) else []
@@ -124,7 +134,7 @@ class _Terminal(_Silent):
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Print failures and new incumbents, and update the live lines."""
-        self._lines.progress = progress
+        self._lines.show(progress)
         if trial.failure is not None:
             self._lines.failures.append(progress.trial_line(trial))
         if trial.failure is not None or progress.incumbent == trial:
@@ -132,7 +142,7 @@ class _Terminal(_Silent):
             self._console.print(progress.trial_line(trial), style=style)
 
     def tick(self, progress: Progress) -> None:
-        self._lines.progress = progress
+        self._lines.show(progress)
 
 
 def is_notebook() -> bool:

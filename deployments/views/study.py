@@ -6,8 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_column
-from prefect_tune.flows.reading.commands import next_commands
-from prefect_tune.flows.reading.study_lines import Strong, study_lines
+from prefect_tune.flows.reading.study_lines import Strong, next_commands, study_lines
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.series.view import losses_of, run_cells
 from prefect_tune.flows.wording.text import bracketed, counted, printable

@@ -259,12 +259,7 @@ class _Ending:
         except RefitFailed as failure:  # the cache no longer has a fold model
             self.observer.note(f"{failure}; fitting on all training rows instead, which is slower")
             return fit(), False
-        is_one = bool(study.plan.options.bounds)
-        model = "the model of the first fold" if is_one else "the mean of the fold models"
-        self.observer.note(
-            f"too little time to fit on all training rows ({reason}): the final model is {model}; "
-            f"the next run of study {study.name} refits the model on all rows"
-        )
+        self.observer.note(f"using the models of the folds instead, because {reason}")
         return seconds, True
 
     def score(self) -> ModelFacts:

@@ -1,9 +1,7 @@
-"""Commands that start, resume, inspect and export a study. The module is cheap to import."""
+"""Commands that start or resume a study. The module is cheap to import."""
 
-import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.study.plan import StudyPlan
@@ -11,9 +9,6 @@ from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.metric import DEFAULT_METRICS
-
-if TYPE_CHECKING:
-    from prefect_tune.flows.reading.study_view import StudyView
 
 _SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 
@@ -35,24 +30,6 @@ def continue_command(plan: StudyPlan, name: str) -> list[str]:
     `--no-cache`. All other options keep their values.
     """
     return _words(plan, name, (*_SOURCE, "trials", "budget", "no_cache"))
-
-
-def next_commands(view: "StudyView", printed_by: str = "") -> Iterator[str]:
-    """Yield commands that are useful after the command `printed_by`, including store options."""
-    study = view.study
-    listed = [["show", study], ["report", study], ["trials", study]]
-    listed.append(["artifacts", "ls", "--study", study])
-    if view.n_failed:  # without a complete trial, the failures matter first
-        at = len(listed) if view.n_complete else 0
-        listed[at:at] = [["trials", study, "--failed"], ["retry", study]]
-    if view.series:
-        listed.append(["series", view.series.name])
-    if view.has_model:
-        new = ["EVENTS", "--labels", "NEW_LABELS"] if view.is_of_events else ["new_rows.csv"]
-        listed += [["predict", study, *new], ["export", study, "model.pkl"]]
-    for words in listed:
-        if words[0] != printed_by:
-            yield shlex.join(["prefect-tune", *words, *view.store_options])
 
 
 def _words(plan: StudyPlan, name: str, options: Iterable[str]) -> list[str]:

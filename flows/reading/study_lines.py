@@ -1,9 +1,10 @@
 """The lines that describe a study in the terminal, the report and Prefect.
 
 `study_lines` yields all lines of `show`, and `model_lines` yields only the lines on the best trial
-and the model.
+and the model. `next_commands` yields commands to run next.
 """
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -106,9 +107,10 @@ def model_lines(view: StudyView) -> Iterator[StudyLine]:
         yield _line(f"no full evaluation qualifies; the model is the best partial one, {trial}")
     if view.model_of_folds:
         which = "the model of the first fold" if view.constraints else "the mean of the fold models"
+        again = f"run {view.resume_command}" if view.resume_command else "tune this study again"
         yield _line(
             f"the final model is {which}, because time ran out before a fit on all training rows; "
-            "rerun the command with this study to fit on all rows"
+            f"to fit on all rows, {again}"
         )
     if view.no_model:
         yield _line(view.no_model, tone="warning")
@@ -179,3 +181,21 @@ def _constraints(view: StudyView) -> Iterator[StudyLine]:
         measured = "not measured" if value is None else number_text(value)
         limit = "at least" if is_at_least(name) else "at most"
         yield _line(f"{name}: {measured} of {limit} {number_text(bound)}{nearest}")
+
+
+def next_commands(view: StudyView, printed_by: str = "") -> Iterator[str]:
+    """Yield commands that are useful after the command `printed_by`, including store options."""
+    study = view.study
+    listed = [["show", study], ["report", study], ["trials", study]]
+    listed.append(["artifacts", "ls", "--study", study])
+    if view.n_failed:  # without a complete trial, the failures matter first
+        at = len(listed) if view.n_complete else 0
+        listed[at:at] = [["trials", study, "--failed"], ["retry", study]]
+    if view.series:
+        listed.append(["series", view.series.name])
+    if view.has_model:
+        new = ["EVENTS", "--labels", "NEW_LABELS"] if view.is_of_events else ["new_rows.csv"]
+        listed += [["predict", study, *new], ["export", study, "model.pkl"]]
+    for words in listed:
+        if words[0] != printed_by:
+            yield shlex.join(["prefect-tune", *words, *view.store_options])

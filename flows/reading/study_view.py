@@ -4,12 +4,14 @@ The module is cheap to import and fast, because it builds neither the space nor 
 never rank trials, because the process that runs a study records the incumbent.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from prefect_tune.flows.options.store_location import store_options
+from prefect_tune.flows.reading.commands import continue_command
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.facts import ModelFacts, Recheck, StudyFacts
@@ -21,6 +23,7 @@ from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.series import SeriesTable
+from prefect_tune.tasks.data.source import FRAME
 from prefect_tune.tasks.problem import UsedPlugin
 
 
@@ -84,6 +87,7 @@ class StudyView(ModelFacts):
     Attributes:
         data: Data of the study, as given by the user.
         store_options: Command-line options that select the store.
+        resume_command: Command that resumes the study; empty if the data was a DataFrame.
         state: State of the study: running, complete, interrupted or failed.
         n_trials: Number of trials that have ended.
         n_complete: Number of complete trials, including partial trials.
@@ -110,6 +114,7 @@ class StudyView(ModelFacts):
     data: str
     is_of_events: bool = False
     store_options: tuple[str, ...]
+    resume_command: str
     state: str
     n_trials: int
     n_complete: int
@@ -237,7 +242,8 @@ def read_study(
         seconds, asking = study.row.seconds, study.ledger.asking_seconds(name)
         over = None if budget is None else max(seconds - budget, 0.0)
         size = store.index.bytes_present(sums.keys, name)
-        model = sums.shown[sums.alone]
+        model, location = sums.shown[sums.alone], store_options(store.address)
+        resumed = shlex.join([*continue_command(plan, name), *location])
         of_model = {one.name: getattr(facts.model, one.name) for one in fields(ModelFacts)}
         return StudyView(
             **of_model,
@@ -247,7 +253,8 @@ def read_study(
             space=plan.space,
             data=plan.source.data,
             is_of_events=plan.source.labels is not None or plan.source.data.startswith("cohort:"),
-            store_options=tuple(store_options(store.address)),
+            store_options=tuple(location),
+            resume_command="" if plan.source.data.startswith(FRAME) else resumed,
             state=study.state,
             n_trials=sum(n for state, n in sums.states.items() if state.is_told),
             n_complete=sums.states[TrialState.COMPLETE],

@@ -29,8 +29,7 @@ from prefect_tune.tasks.catalogue.spaces import (
 from prefect_tune.tasks.data.dataset import Dataset, Label
 from prefect_tune.tasks.data.formats.format import FORMATS
 from prefect_tune.tasks.data.notation import as_number
-from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.tables import FRAME
+from prefect_tune.tasks.data.source import FRAME, Source
 from prefect_tune.tasks.fitting.epochs import (
     iterative_algorithms,
 )

@@ -27,9 +27,8 @@ from prefect_tune.tasks.data.events import EventRows, as_ids, like_ids
 from prefect_tune.tasks.data.files import NOTES, joined, read_table
 from prefect_tune.tasks.data.formats.format import FORMATS, Format, Given, recognize
 from prefect_tune.tasks.data.location import Location
-from prefect_tune.tasks.data.source import GAPS, Source
+from prefect_tune.tasks.data.source import FRAME, GAPS, Source
 from prefect_tune.tasks.data.tables import (
-    FRAME,
     check_apart,
     groups_of,
     need_targets,

@@ -7,7 +7,9 @@ GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 """Strings that count as missing by default, in any kind of file."""
 
 
-_NO_FILES = ("cohort:", "sklearn:", "dataframe:")
+FRAME = "dataframe:"
+"""Prefix of the source name of a DataFrame; the digest of its content follows."""
+_NO_FILES = ("cohort:", "sklearn:", FRAME)
 """Prefixes of inputs that are not files."""
 
 

@@ -52,7 +52,7 @@ from prefect_tune.tasks.data.schema import (
     row_times,
     time_text,
 )
-from prefect_tune.tasks.data.source import GAPS, Source
+from prefect_tune.tasks.data.source import FRAME, GAPS, Source
 
 _CLASSES = 50
 CLASSES_WITH_DECIMALS = 10
@@ -296,8 +296,6 @@ def _roles(source: Source) -> dict[str, str]:
     return used
 
 
-FRAME = "dataframe:"
-"""Prefix of the source name of a DataFrame; the digest of its content follows."""
 TEST_FRAME = "the DataFrame of test rows"
 """Name of the DataFrame of test rows in messages."""
 _WHERE = "the DataFrame"

@@ -35,7 +35,7 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.optimizers.trials.outcome import Pilot, TrialState
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.sandbox.output import Printed
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
@@ -292,14 +292,22 @@ def test_cheapest_trial_keeps_running_after_trials_or_time_are_used_up(spent, ru
 
 @dataclass
 class OfTwoModels(WrittenStudy):
-    """A study whose method proposes the same model three times before another model."""
+    """A study whose method proposes the same model three times before another model.
+
+    Attributes:
+        rows: Share of the rows of all trials but the first.
+    """
+
+    rows: float = 1.0
 
     def ask(self, budget: Budget) -> Trial:
         rng = np.random.default_rng(0)
         drawn = (sample_configuration(mixed_space(), rng) for _ in range(99))
         other = next(Query(c) for c in drawn if c.path[-1] != QUERY.configuration.path[-1])
         trial = super().ask(budget)
-        return self.set_trial(replace(trial, query=QUERY if trial.number < 3 else other))
+        query = QUERY if trial.number < 3 else other
+        subset = self.rows if trial.number else 1.0
+        return self.set_trial(replace(trial, query=replace(query, subset=subset)))
 
 
 def test_trial_after_a_timeout_uses_another_algorithm() -> None:
@@ -309,6 +317,17 @@ def test_trial_after_a_timeout_uses_another_algorithm() -> None:
     assert failure is not None
     assert (failure.kind, failure.cost_seconds) == ("timeout", 0.0)
     assert done.study.numbers("complete")[0] == 1
+
+
+def test_trial_on_fewer_rows_after_a_pilot_is_not_passed_over() -> None:
+    study = OfTwoModels(rows=1 / 64)
+    done = Searched({(0, 1): "times out"}, study, seconds=9)
+    assert [t.attempts for t in done.study.trials.values()][:4] == [1, 1, 0, 1]
+    study = OfTwoModels(rows=1 / 64)
+    pilot = Pilot(1000, 4000, STEPS, 1.0, 1.0, 0.1)
+    study.optimizer.costs.tell_pilot(QUERY.configuration, pilot)
+    done = Searched({(0, 1): "times out"}, study, seconds=9)
+    assert [t.attempts for t in done.study.trials.values()][:4] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("reserved", "spent"), [(7.0, 93.0), (60.0, 50.0)])

@@ -32,6 +32,7 @@ from prefect_tune.tasks.final.ensemble import (
     member_output,
     nested_losses,
     predict_held_out,
+    sample,
     stratified_parts,
 )
 from prefect_tune.tasks.objective.predictions import InvalidPredictions, Predictions
@@ -249,6 +250,21 @@ def test_rows_of_one_group_stay_together() -> None:
     parts = stratified_parts(held_out, 5, np.random.default_rng(0))
     assert all(len(set(parts[groups == g])) == 1 for g in range(20))
     assert np.bincount(parts).tolist() == [12] * 5
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_rare", "expected"), [(9_000, 500, 9_000), (25_000, 500, 8_333), (40_000, 99, 0)]
+)
+def test_sample_of_many_held_out_rows_has_enough_rows_of_each_class(
+    n_rows, n_rare, expected
+) -> None:
+    y = (np.arange(n_rows) < n_rare).astype(int)
+    held_out = held_out_of(y, y[None], "error")
+    few = sample(held_out, np.random.default_rng(0))
+    assert (few is held_out) is (expected in {0, n_rows})
+    rows = np.concatenate(few.rows)
+    assert len(rows) == pytest.approx(expected or n_rows, abs=2)
+    assert y[rows].mean() == pytest.approx(y.mean(), rel=0.02)
 
 
 CHECKED = [

@@ -51,10 +51,13 @@ def running(n: int = 2) -> Progress:
     )  # fmt: skip
 
 
-def drawn(of: Progress, *failures: str, columns: int = 140, lines: int = 30) -> list[str]:
-    """Return the screen of a terminal of that size for a running study."""
+def drawn(
+    of: Progress, *failures: str, columns: int = 140, lines: int = 30, waited: float = 0.0
+) -> list[str]:
+    """Return the screen of a terminal of that size, `waited` seconds after the last progress."""
     live, screen = LiveLines(), pyte.Screen(columns, lines)
-    live.progress = of
+    live.show(of)
+    live.since -= waited
     live.failures.extend(failures)
     file = StringIO()
     terminal = PlainConsole(
@@ -95,6 +98,12 @@ def test_display_of_a_study_fits_into_any_terminal(columns, lines, n_running) ->
     failure = "trial   7  failed  " + 30 * "no rows "
     seen = drawn(running(n_running), failure, columns=columns, lines=lines)
     assert seen[0].startswith("best error")
+
+
+def test_seconds_without_progress_are_counted() -> None:
+    ending = replace(running(0), phase="final model", seconds_total=None, trials_total=None)
+    assert drawn(ending)[1] == "final model"
+    assert drawn(ending, waited=12.0)[1] == "final model · 12s so far"
 
 
 @pytest.mark.parametrize(("encoding", "is_live"), [("ascii", False), ("utf-8", True)])

@@ -74,6 +74,8 @@ STUDIES: dict[str, dict[str, Any]] = {
         "model_trial": {**BEST, "trial": 2, "configuration": OTHER},
         "instead_of": {"trials": [1], "reason": "r", "failures": [{"trials": [1], "reason": "r"}]},
     },
+    "a model of the folds": {"model_of_folds": True, "constraints": {}},
+    "a model of the first fold of a DataFrame": {"model_of_folds": True, "resume_command": ""},
     "nothing has run": {
         "incumbent": None, "n_trials": 1, **NO_MODEL,
         "cache": {"hits": 0, "misses": 0, "size_bytes": 0, "seconds_saved": 0.0},

@@ -25,6 +25,7 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.keys import PREDICTIONS, predictions_record
 from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.final import ensemble as tasks
 from prefect_tune.tasks.final.ensemble import ChoiceCosts
 
 pytestmark = pytest.mark.slow
@@ -111,6 +112,17 @@ def test_slow_choice_of_an_ensemble_considers_only_the_best_trials(study, monkey
     monkeypatch.setattr(study, "choice_costs", None)  # it is measured
     few, all_trials = (choosing_seconds(study, "greedy", 8, n) for n in (2, None))
     assert 0 < few < all_trials
+
+
+def test_ensemble_chosen_on_a_sample_has_its_loss_on_all_held_out_rows(study, monkeypatch) -> None:
+    monkeypatch.setattr(tasks, "MOST_ROWS", 30)
+    monkeypatch.setattr(tasks, "_RAREST", 5)
+    chosen = chosen_of(study, "agnostic")
+    trials, whole = ensemble.stored_predictions(study, [trial for trial, _ in chosen.members])
+    assert len(ensemble._sample(study, whole).rows[0]) < len(whole.rows[0])
+    weights = np.array([weights_of(chosen)[trial.number] for trial in trials])
+    expected = whole.fold_losses(whole.blended(weights)).mean()
+    assert chosen.losses == (pytest.approx(expected),)
 
 
 def test_trials_without_predictions_are_excluded_from_ensembles_and_counted(study, folder) -> None:

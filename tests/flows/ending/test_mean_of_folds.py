@@ -154,6 +154,8 @@ def test_fold_models_are_used_only_with_a_cache_and_without_early_stopping(ended
         (50.0, {"no_cache": True}, (20.0, 20, 20)),
         (4.5, {}, (2.0, 6.5, 7)),  # a short refit, which is more than the share it may have
         (9.0, {"budget": 200.0}, (2.0, 11, 12)),
+        (9.0, {"budget": 60.0, "ensemble": EnsembleRule("agnostic")}, (40.0, 36, 37)),
+        # Three refits do not fit, but the best trial's does.
         (9.0, {"budget": 60.0, "ensemble": EnsembleRule("agnostic")}, (20.0, 18, 19)),
     ],
 )
@@ -161,7 +163,7 @@ def test_time_for_refit_and_ensemble_choice_is_reserved_if_possible(
     ended, monkeypatch, refit, plan, expected
 ) -> None:
     most, low, high = expected
-    monkeypatch.setattr(ending, "refit_seconds", lambda *_: refit)
+    monkeypatch.setattr(ending, "refit_seconds", lambda _, trials, __: refit * len(trials))
     monkeypatch.setattr(ending, "choosing_seconds", lambda *_: 7.0)
     with ended.opened() as study:
         study.plan = changed(study.plan, **plan)
