@@ -271,11 +271,13 @@ def weighted_precisions(score: Array, is_positive: NDArray[np.bool_], weights: A
     Rows with equal scores share a threshold, so they share the precision at the last of these rows.
     """
     order = np.argsort(-score, kind="stable")
-    columns, hits, falling = weights.T[order], (weights * is_positive).T[order], -score[order]
-    last = np.searchsorted(falling, falling, "right") - 1
-    hit = np.cumsum(hits, axis=0)
-    precision = _ratio(hit[last], np.cumsum(columns, axis=0)[last])
-    return _ratio((hits * precision).sum(axis=0), hit[-1])
+    falling, is_hit = -score[order], is_positive[order]
+    weights = weights[:, order]
+    hits, of_hits = weights[:, is_hit], falling[is_hit]
+    last, last_hit = (np.searchsorted(of, of_hits, "right") - 1 for of in (falling, of_hits))
+    hit = np.cumsum(hits, axis=1)
+    precision = _ratio(hit[:, last_hit], np.cumsum(weights, axis=1)[:, last])
+    return _ratio((hits * precision).sum(axis=1), hits.sum(axis=1))
 
 
 MOST_WEIGHTS = 4_000_000
