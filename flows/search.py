@@ -146,6 +146,8 @@ class StudySearch:
             not restricted.
         reserve: Function that returns the seconds to reserve for work after the search. The
             function's argument is the largest possible reserve, a quarter of the budget.
+        start_seconds: Longest time between the start of a trial and its evaluation, such as the
+            start of a process. After a running trial is stopped, a process starts again.
         requests: Requests to end the run. After a request, running trials are finished, but no
             further trial is started.
     """
@@ -162,6 +164,7 @@ class StudySearch:
     waits: bool = field(default=False, init=False)
     n_passed_over: int = field(default=0, init=False)
     reported: set[str] = field(default_factory=set, init=False)
+    start_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         plan = self.study.plan
@@ -298,7 +301,9 @@ class StudySearch:
         if (seconds := self.stop_rule.seconds) is None:
             return inf
         left, max_reserved = seconds - self.study.seconds(), _MOST_RESERVED * seconds
-        return left if left > 2 * max_reserved else left - self.reserve(max_reserved)
+        if left > 2 * max_reserved:
+            return left
+        return left - self.reserve(max_reserved) - min(self.start_seconds, max_reserved)
 
     def _is_spent(self) -> bool:
         """Return whether time is up. A study without a result may wait longer for a result."""
@@ -347,6 +352,7 @@ class StudySearch:
         if trial.failure is not None:
             output = last_lines(ended.printed)
             trial = trial.failed(replace(trial.failure, output=output))
+        self.start_seconds = max(self.start_seconds, ended.seconds - trial.cost_seconds)
         self.study.tell(trial, ended.task_run_id, ended.printed)
         self.waits = False
         self.observer.ended(trial, self._progress())

@@ -174,6 +174,7 @@ def _method(*, resumes_configurations: bool) -> Any:
 STEPS = tuple(StepCost(step, 0, 0.1, 0.0, hit=False, key="") for step in ("scale", "model"))
 OUTCOMES = {
     "complete": TrialOutcome(Evaluation(1.0, steps=STEPS)),
+    "starts late": TrialOutcome(Evaluation(1.0, steps=STEPS)),
     "fails": TrialOutcome(failure=Failure(FailureKind.ERROR, "no rows")),
     "times out": TrialOutcome(failure=Failure(FailureKind.TIMEOUT, "took more than 1 s")),
     "store lost": TrialOutcome(lost="the disk is full"),
@@ -186,7 +187,7 @@ def _ended(trial: Trial, fate: str) -> Ended:
     outcome = OUTCOMES[fate]
     if outcome and outcome.lost:
         outcome = replace(outcome, worker=f"w{trial.attempts}")
-    return Ended(trial, outcome, 3.0)
+    return Ended(trial, outcome, 3.0 if fate in {"dies", "starts late"} else 0.0)
 
 
 class Searched:
@@ -341,6 +342,10 @@ def test_at_most_half_of_the_time_is_reserved_for_the_final_model(reserved, spen
 
     assert Searched(study=study, seconds=100, reserve=reserve).reason == "time budget used"
     assert (study.spent, min(asked)) == (spent, 50.0)
+
+
+def test_longest_start_of_a_trial_is_reserved_for_the_process_of_the_final_model() -> None:
+    assert Searched({(1, 1): "starts late"}, seconds=20).study.spent == 17
 
 
 def test_budget_spent_at_the_start_leaves_time_for_a_first_result() -> None:
