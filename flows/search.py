@@ -146,8 +146,6 @@ class StudySearch:
             not restricted.
         reserve: Function that returns the seconds to reserve for work after the search. The
             function's argument is the largest possible reserve, a quarter of the budget.
-        start_seconds: Longest time between the start of a trial and its evaluation, such as the
-            start of a process. After a running trial is stopped, a process starts again.
         requests: Requests to end the run. After a request, running trials are finished, but no
             further trial is started.
     """
@@ -164,7 +162,6 @@ class StudySearch:
     waits: bool = field(default=False, init=False)
     n_passed_over: int = field(default=0, init=False)
     reported: set[str] = field(default_factory=set, init=False)
-    start_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         plan = self.study.plan
@@ -303,7 +300,7 @@ class StudySearch:
         left, max_reserved = seconds - self.study.seconds(), _MOST_RESERVED * seconds
         if left > 2 * max_reserved:
             return left
-        return left - self.reserve(max_reserved) - min(self.start_seconds, max_reserved)
+        return left - self.reserve(max_reserved) - min(self.study.start_seconds, max_reserved)
 
     def _is_spent(self) -> bool:
         """Return whether time is up. A study without a result may wait longer for a result."""
@@ -352,7 +349,8 @@ class StudySearch:
         if trial.failure is not None:
             output = last_lines(ended.printed)
             trial = trial.failed(replace(trial.failure, output=output))
-        self.start_seconds = max(self.start_seconds, ended.seconds - trial.cost_seconds)
+        start_seconds = ended.seconds - trial.cost_seconds
+        self.study.start_seconds = max(self.study.start_seconds, start_seconds)
         self.study.tell(trial, ended.task_run_id, ended.printed)
         self.waits = False
         self.observer.ended(trial, self._progress())

@@ -66,7 +66,8 @@ seconds that a choice may take even after the end of the budget."""
 _SCORED = 2
 """Number of members whose scoring time is reserved."""
 _AVERAGING_SECONDS = 1.0
-"""Seconds reserved for averaging the models of the folds after a refit that took too long."""
+"""Seconds reserved for averaging the models of the folds, besides the start of a process if a refit
+took too long."""
 _HOPE = 1.25
 """Longest predicted refit that is started, as a multiple of the time left. A running refit is
 stopped when the refit is about to exceed the time left."""
@@ -239,7 +240,8 @@ class _Ending:
         needed, short = refit_seconds(study, trials, self.running.n_slots), _short_seconds(study)
         left = self.seconds_left()
         is_long = needed > max((left - after_seconds) * _HOPE, short)
-        most = max(left - after_seconds - _AVERAGING_SECONDS, short)
+        averaging = _AVERAGING_SECONDS + study.start_seconds
+        most = max(left - after_seconds - averaging, short)
         reason = f"a refit takes about {format_seconds(needed)}"
         if not can_average_folds(study, trials):
             if is_long:

@@ -78,6 +78,8 @@ class Study:
         seconds_before: Study time of earlier sessions.
         clock: Clock of the study time.
         choice_costs: Measured time of choosing an ensemble; None if not measured yet.
+        start_seconds: Longest time of this session between the start of a trial and its evaluation,
+            such as the start of a process. A process starts again after a fit was stopped.
     """
 
     def __init__(self, store: ArtifactStore, name: str, plan: StudyPlan | None = None) -> None:
@@ -97,6 +99,7 @@ class Study:
         self.trials, self.ask_seconds = replayed(self.ledger, name, self.optimizer)
         self.asking_seconds = sum(self.ask_seconds)
         self.choice_costs: ChoiceCosts | None = None
+        self.start_seconds = 0.0
         self._retention: Retention | None = None
         self.seconds_before = stored.seconds
         self.clock = StudyClock(self.ledger, name, stored.seconds)

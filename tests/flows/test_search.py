@@ -50,6 +50,7 @@ class WrittenStudy:
     n_configurations: int = 100
     trials: StudyTrials = field(default_factory=StudyTrials)
     spent: float = 0.0
+    start_seconds: float = 0.0
     ask_seconds: tuple[float, ...] = (0.25,) * 12
     asking_seconds: float = 3.0
     optimizer: Any = field(default_factory=lambda: _method(resumes_configurations=False))
