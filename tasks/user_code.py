@@ -22,6 +22,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from functools import cache
 from importlib import import_module, invalidate_caches
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.metadata import distribution, packages_distributions, version
+from importlib.metadata import Distribution, distribution, distributions, version
 from pathlib import Path
 from platform import python_version
 from types import ModuleType
@@ -47,7 +48,7 @@ _NUMERIC = ("numpy", "scipy")
 """Packages whose solvers affect the results of all other packages."""
 _ALWAYS = ("prefect-tune", "scikit-learn", *_NUMERIC, "pandas", "prefect", "dask", "ConfigSpace")
 """Distributions that every study depends on."""
-_CODE = frozenset({".py", ".pyc", ".so", ".pyd"})
+_CODE = (".py", ".pyc", ".so", ".pyd")
 _REPAIRS = "prefect_tune.tasks.catalogue.construction.REPAIRS"
 _LOADERS = frozenset(
     {"import_module", "spec_from_file_location", "SourceFileLoader", "run_path", "run_module"}
@@ -244,10 +245,29 @@ def find_module(name: str, folder: str | None) -> ModuleSpec | None:
 
 
 @cache
-def packages_of_distributions() -> dict[str, tuple[str, ...]]:
-    """Return the sorted distributions of each top-level package, computed once per process."""
-    found = packages_distributions()
-    return {package: tuple(sorted(set(names))) for package, names in found.items()}
+def packages_of_distributions() -> Mapping[str, Sequence[Distribution]]:
+    """Return the distributions of each top-level package, computed once per process.
+
+    The standard library's function takes a second, because it parses the path of each file.
+    """
+    found = defaultdict[str, list[Distribution]](list)
+    for installed in distributions():
+        packages = (installed.read_text("top_level.txt") or "").split()
+        if not packages:
+            record = installed.read_text("RECORD")
+            files = map(str, installed.files or ()) if record is None else record.splitlines()
+            paths = (line.partition(",")[0] for line in files)
+            tops = (path.partition("/")[0] for path in paths if path.endswith(_CODE))
+            packages = [top.partition(".")[0] for top in tops]
+        for package in dict.fromkeys(packages):
+            found[package].append(installed)
+    return found
+
+
+def distributions_of(package: str) -> list[str]:
+    """Return the sorted names of the distributions of a top-level package."""
+    found = packages_of_distributions().get(package, ())
+    return sorted({installed.metadata["Name"] for installed in found})
 
 
 def is_installed(package: str, folder: str | None = None) -> bool:
@@ -262,7 +282,7 @@ def is_installed(package: str, folder: str | None = None) -> bool:
     if spec is None:
         return False
     origin = Path(spec.origin or next(iter(spec.submodule_search_locations or ()), ""))
-    for installed in map(distribution, packages_of_distributions().get(package, ())):
+    for installed in map(distribution, distributions_of(package)):
         base = Path(str(installed.locate_file("")))
         source = json.loads(installed.read_text("direct_url.json") or "{}")
         if (installed.read_text("INSTALLER") or "").strip() == "conda":
@@ -464,8 +484,7 @@ def _with_version(package: str) -> str:
 
 def installed_version(package: str) -> str:
     """Return the version of a package without importing it; `ValueError` if not installed."""
-    names = packages_of_distributions().get(package)
-    if not names:
+    if not (names := distributions_of(package)):
         raise ValueError(f"{package} is not installed")
     return " ".join(map(version, names))
 

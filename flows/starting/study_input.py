@@ -173,8 +173,9 @@ def read_input(
             remedy=f"use --space {DEFAULT_SPACES.get((dataset.kind, dataset.target), _OWN)}",
         )
     missing, space = missing_libraries(algorithms_of(whole)), usable_part(whole)
-    is_trained = iterative_algorithms(space.steps[-1], len(dataset.classes))
-    if options.epochs is not None and not is_trained:
+    models, n_classes = space.steps[-1], len(dataset.classes)
+    # `iterative_algorithms` imports the libraries of all models, which takes time.
+    if options.epochs is not None and not iterative_algorithms(models, n_classes):
         raise BadInput(
             f"no model of space {space.name!r} trains in epochs",
             option="epochs",

@@ -5,6 +5,7 @@ import pickle
 import shutil
 from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from prefect_tune.tasks.objective.constraints import parse_constraint
 from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids
 from prefect_tune.tasks.user_code import (
     CodeBehind,
+    distributions_of,
     follow,
     load_user_code,
     packages_of_distributions,
@@ -140,6 +142,11 @@ def test_only_installed_wheels_are_identified_by_version(
     assert names(follow("import some_dist", None)) == ["some_dist"] * is_followed
     write(tmp_path / "mine", some_dist="")  # a neighbor of the same name is
     assert names(follow("import some_dist", tmp_path / "mine" / "space.py")) == ["some_dist"]
+
+
+@pytest.mark.parametrize("package", ["sklearn", "numpy", "yaml", "dateutil", "prefect"])
+def test_distributions_of_packages_are_those_of_the_standard_library(package) -> None:
+    assert distributions_of(package) == sorted(set(packages_distributions()[package]))
 
 
 def test_modules_that_cannot_be_followed_are_listed_and_never_share_cached_steps(tmp_path) -> None:
