@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,44 +45,44 @@ def run_flow(
     from prefect_tune.tasks.sandbox.zygote import ZYGOTE, CannotStart
 
     announce = partial(echo, "interrupted: ending the running trials ...", err=True)
-    with interrupts_taken(announce):
-        from prefect_tune.deployments.server.embedded import launched_server
+    with interrupts_taken(announce), ExitStack() as stack:
+        with quick_imports():
+            from prefect_tune.deployments.server.embedded import launched_server
 
-        with launched_server(keep=keep_server) as server:
-            with quick_imports():
-                with suppress(CannotStart):  # if not, the first trial reports the error
-                    ZYGOTE.start_as_copy()  # before Prefect, which sandboxes do not need
-                # Prefect would import these modules when the flow starts.
-                import fastapi.encoders  # noqa: F401
-                import prefect.flow_engine
-                import prefect.utilities.visualization  # noqa: F401
-                from prefect.exceptions import PrefectSignal
+            server = stack.enter_context(launched_server(keep=keep_server))
+            with suppress(CannotStart):  # if not, the first trial reports the error
+                ZYGOTE.start_as_copy()  # before Prefect, which sandboxes do not need
+            # Prefect would import these modules when the flow starts.
+            import fastapi.encoders  # noqa: F401
+            import prefect.flow_engine
+            import prefect.utilities.visualization  # noqa: F401
+            from prefect.exceptions import PrefectSignal
 
-                import prefect_tune.flows.tune  # noqa: F401
-                from prefect_tune.deployments.views.live import observer_for
-                from prefect_tune.flows.study.progress import observed_by
-            preparation = prepare()
-            with (
-                observer_for(quiet=quiet, json_lines=json_lines) as observer,
-                observed_by(observer),
-            ):
-                observer.note(preparation.title)
-                for note in preparation.notes:
-                    observer.note(str(note))
-                observer.note(f"Prefect shows the run at {server.shown}")
-                if keep_server:
-                    observer.note(f"in another shell: {server.exports}")
-                server.wait()
-                try:
-                    return run(preparation)
-                except (KeyboardInterrupt, PrefectSignal) as ended:
-                    observer.note(f"to resume, rerun the command with {preparation.again}")
-                    if isinstance(ended, PrefectSignal):  # suspended or cancelled in Prefect's UI
-                        raise KeyboardInterrupt from ended
+            import prefect_tune.flows.tune  # noqa: F401
+            from prefect_tune.deployments.views.live import observer_for
+            from prefect_tune.flows.study.progress import observed_by
+        preparation = prepare()
+        with (
+            observer_for(quiet=quiet, json_lines=json_lines) as observer,
+            observed_by(observer),
+        ):
+            observer.note(preparation.title)
+            for note in preparation.notes:
+                observer.note(str(note))
+            observer.note(f"Prefect shows the run at {server.shown}")
+            if keep_server:
+                observer.note(f"in another shell: {server.exports}")
+            server.wait()
+            try:
+                return run(preparation)
+            except (KeyboardInterrupt, PrefectSignal) as ended:
+                observer.note(f"to resume, rerun the command with {preparation.again}")
+                if isinstance(ended, PrefectSignal):  # suspended or cancelled in Prefect's UI
+                    raise KeyboardInterrupt from ended
+                raise
+            except Exception as error:
+                summary = preparation.finished() if is_of_server(error) else None
+                if summary is None:
                     raise
-                except Exception as error:
-                    summary = preparation.finished() if is_of_server(error) else None
-                    if summary is None:
-                        raise
-                    observer.note(f"the Prefect server stopped; {preparation.title} is complete")
-                    return summary
+                observer.note(f"the Prefect server stopped; {preparation.title} is complete")
+                return summary

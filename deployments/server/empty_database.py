@@ -43,9 +43,9 @@ def note_block_types(folder: Path) -> None:
 
 
 def has_block_types(folder: Path) -> bool:
-    """Return whether a home folder's database has the block types of the installed versions."""
-    note = folder / _NOTE
-    return note.is_file() and note.read_text() == _versions()
+    """Return whether a home folder's database has all tables and block types of this version."""
+    note, has_tables = folder / _NOTE, (folder / _FILE).stat().st_size > 0
+    return has_tables and note.is_file() and note.read_text() == _versions()
 
 
 def prepare_template() -> None:

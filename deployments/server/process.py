@@ -88,12 +88,13 @@ _STOP_SECONDS = 30.0
 _TICK_SECONDS = 0.02
 _NOTE = "server.json"
 _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.guarded")
-_WITHOUT_BLOCK_TYPES = {
+_WITHOUT_CHANGES = {
+    "PREFECT_API_DATABASE_MIGRATE_ON_START": "false",
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
     # A check for changes would import all collections.
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
 }
-"""Settings for a server with registered block types."""
+"""Settings for a server whose database is complete."""
 _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
 """Servers that are children of this process, by process id."""
 
@@ -160,7 +161,7 @@ def start_server(
         "PREFECT_UI_API_URL": url,
     }
     if has_block_types(folder):
-        environment |= _WITHOUT_BLOCK_TYPES
+        environment |= _WITHOUT_CHANGES
     with private_file(folder / "server.log") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
             [*_COMMAND, str(folder), str(port)],

@@ -219,7 +219,10 @@ def test_existing_database_is_kept_and_gets_current_block_types(tmp_path, monkey
     assert not has_block_types(tmp_path)  # so the server makes them
     note_block_types(tmp_path)
     assert has_block_types(tmp_path)
-    monkeypatch.setattr(empty_database, "version", lambda _: "0.1")
+    with monkeypatch.context() as patched:
+        patched.setattr(empty_database, "version", lambda _: "0.1")
+        assert not has_block_types(tmp_path)
+    (tmp_path / "prefect.db").write_text("")  # a new database without a template
     assert not has_block_types(tmp_path)
 
 
