@@ -211,25 +211,32 @@ class StudySearch:
 
     def _start_trials(self) -> str:
         """Start trials in all free slots; return the reason to end the search, or ""."""
-        while self.requests.may_ask and self.running.has_room():
-            if not self.pace.may_submit(self.running.n_task_runs):
-                return ""
+        begun, reason = list[Trial](), ""
+        while self.requests.may_ask and self.running.has_room(len(begun)):
+            is_late = begun and self._seconds_left() <= 0  # `begun` may have the first result
+            if is_late or not self.pace.may_submit(self.running.n_task_runs):
+                break
             trial, reason = self._next()
             if trial is None:
-                return reason
+                break
             if self._is_passed_over(trial):
                 self.n_passed_over += 1
                 failure = Failure(FailureKind.TIMEOUT, _PASSED_OVER)
                 self._settle(Ended(trial, TrialOutcome(failure=failure)))
                 continue
-            budget = self._budget()
+            self.study.set_trial(trial.started())
+            begun.append(trial)
+        # Trials are submitted after all are known, because they share the threads of free slots.
+        while begun:
+            trial, budget = begun.pop(0), self._budget()
             self.running.submit(
-                self.study.set_trial(trial.started()),
+                trial.started(),
                 self.pace.report,
                 self.time_limit.seconds(trial, budget),
                 pilot_seconds=self.time_limit.pilot_seconds(trial, budget),
+                n_following=len(begun),
             )
-        return ""
+        return reason
 
     def _is_passed_over(self, trial: Trial) -> bool:
         """Return whether to skip a trial because all trials of its algorithm exceeded limits.

@@ -86,6 +86,7 @@ class Ended:
 class _Run:
     trial: Trial
     limit_seconds: float
+    n_threads: int
 
 
 class _Steps:
@@ -124,9 +125,7 @@ class DaskTrials:
     """
 
     def __init__(self, pool: WorkerPool, context: StudyContext, steps: _Steps, cores: int) -> None:
-        self._pool, self._steps, self._cores = pool, steps, cores
-        # All trials get the same number of threads, because their costs are compared.
-        self._context = self._sharing_cores(context, pool.n_slots)
+        self._pool, self._context, self._steps, self._cores = pool, context, steps, cores
         self.n_task_runs = 0
         self._running: RunningTasks[_Run] = RunningTasks(pool)
 
@@ -182,10 +181,13 @@ class DaskTrials:
             running.append(RunningTrial(trial.number, path, seconds, limit_seconds, step, fold))
         return tuple(running)
 
-    def has_room(self) -> bool:
-        """Return whether a slot is free; raise `NoWorkers` after a long time without workers."""
+    def has_room(self, n_begun: int = 0) -> bool:
+        """Return whether a slot is free in addition to the slots of `n_begun` unsubmitted trials.
+
+        Raises `NoWorkers` after a long time without workers.
+        """
         self._pool.workers.update()
-        return self.n_running < self.n_slots
+        return self.n_running + n_begun < self.n_slots
 
     def submit(
         self,
@@ -194,23 +196,30 @@ class DaskTrials:
         limit_seconds: float | None = None,
         *,
         pilot_seconds: float | None = None,
+        n_following: int = 0,
     ) -> None:
         """Start a trial in a free slot of the workers.
+
+        The trial shares the free cores with the `n_following` trials that are submitted next, and
+        keeps its number of threads to the end.
 
         `report` selects the steps that become task runs. If `limit_seconds` is None, the study's
         time limit applies. If `pilot_seconds` is given, the trial is only run if a pilot predicts
         at most this duration.
         """
+        n_threads = self._threads(self.n_running + 1 + n_following)
+        n_free = self._cores - sum(task.subject.n_threads for task in self._running)
+        n_threads = max(min(n_threads, n_free), 1)
         parameters = {
             "number": trial.number,
             "query": trial.query.to_json(),
-            "context": self._context,
+            "context": replace(self._context, most_threads=n_threads),
             "report": report,
             "limit_seconds": limit_seconds,
             "pilot_seconds": pilot_seconds,
         }
         seconds = self._context.trial_seconds if limit_seconds is None else limit_seconds
-        self._running.submit(_Run(trial, seconds), evaluate, parameters)
+        self._running.submit(_Run(trial, seconds, n_threads), evaluate, parameters)
 
     def bench(self, worker: str) -> int:
         """Stop using a worker; return the number of remaining workers."""
@@ -263,7 +272,8 @@ class DaskTrials:
                     attempts[position] += 1
                     job, parameters = jobs[position], dict(jobs[position].parameters)
                     if context := parameters.get("context"):
-                        parameters["context"] = self._sharing_cores(context, n_at_once)
+                        n_threads = self._threads(n_at_once)
+                        parameters["context"] = replace(context, most_threads=n_threads)
                     tasks.submit(position, job.task, parameters)
                 for ended in tasks.collect(_CHECK_SECONDS):
                     position = ended.task.subject
@@ -289,8 +299,8 @@ class DaskTrials:
         self.n_task_runs += sum(getattr(result, "n_task_runs", 0) for result in in_order)
         return [getattr(result, "value", result) for result in in_order]
 
-    def _sharing_cores(self, context: StudyContext, n_at_once: int) -> StudyContext:
-        return replace(context, most_threads=max(self._cores // max(n_at_once, 1), 1))
+    def _threads(self, n_at_once: int) -> int:
+        return max(self._cores // max(n_at_once, 1), 1)
 
     def _end(self, ended: EndedTask[_Run]) -> Ended:
         task, trial = ended.task, ended.task.subject.trial

@@ -118,6 +118,7 @@ class WrittenPool:
     benched: list[str] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
     pilots: list[float | None] = field(default_factory=list)
+    following: list[int] = field(default_factory=list)
 
     @property
     def n_running(self) -> int:
@@ -127,17 +128,24 @@ class WrittenPool:
     def running_trials(self) -> tuple[RunningTrial, ...]:
         return tuple(RunningTrial(t.number, ("unit", "svm"), 1.0, 9.0) for t in self.under_way)
 
-    def has_room(self) -> bool:
-        return self.n_running < self.n_slots - len(self.benched)
+    def has_room(self, n_begun: int) -> bool:
+        return self.n_running + n_begun < self.n_slots - len(self.benched)
 
     def bench(self, worker: str) -> int:
         self.benched.append(worker)
         return self.n_slots - len(self.benched)
 
     def submit(
-        self, trial: Trial, report: str, limit_seconds: float, *, pilot_seconds: float | None
+        self,
+        trial: Trial,
+        report: str,
+        limit_seconds: float,
+        *,
+        pilot_seconds: float | None,
+        n_following: int,
     ) -> None:
         assert report == "steps"
+        self.following.append(n_following)
         self.limits.append(limit_seconds)
         self.pilots.append(pilot_seconds)
         assert trial.state == TrialState.RUNNING
@@ -220,6 +228,7 @@ def test_search_keeps_every_worker_busy_until_all_trials_are_done() -> None:
     assert done.reason == "all trials are done"
     assert done.study.numbers("complete") == [0, 1, 2, 3, 4]
     assert done.pool.most == 2
+    assert done.pool.following == [1, 0, 0, 0, 0]
     assert [t.number for t in done.heard.trials] == [0, 1, 2, 3, 4]
     first, last = done.heard.ticks[0], done.heard.ticks[-1]
     assert [(r.number, r.path, r.limit_seconds) for r in first.running] == [(1, ("unit", "svm"), 9)]

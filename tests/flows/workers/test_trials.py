@@ -1,17 +1,23 @@
 """Trials of a study on slots in the flow's process: endings, repetitions, and cancellation."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from pools import Gate, collected, in_flow, start
 from prefect_api import states, task_runs
 from processes import is_alive, kill, wait_for
-from studies import context_of
+from studies import context_of, draw
 
+from prefect_tune.flows.workers import dask_trials
 from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.threads import fit_threads
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -55,6 +61,30 @@ def test_running_trial_reports_the_current_step_and_returns_an_outcome(slow, gat
 
     _, flow_run_id = in_flow(slow, body, n_workers=2)
     assert wait_for(lambda: len(task_runs(flow_run_id)) == 6)
+
+
+class GivenTasks(list[Any]):
+    """Submitted tasks that never end."""
+
+    def submit(self, subject: Any, _: Any, parameters: Mapping[str, Any]) -> None:
+        assert parameters["context"].most_threads == subject.n_threads
+        self.append(SimpleNamespace(subject=subject))
+
+
+def test_lone_trial_on_a_large_table_gets_the_threads_of_all_slots(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(dask_trials, "RunningTasks", lambda _: tasks)
+    context, pool, tasks = context_of(tmp_path), SimpleNamespace(n_slots=2), GivenTasks()
+    trials = DaskTrials(cast("Any", pool), context, cast("Any", None), cores=2)
+
+    def threads(*n_following: int) -> list[int]:
+        tasks.clear()
+        for n in n_following:
+            trials.submit(Trial(n, draw(context, n)), "trial", n_following=n)
+        return [task.subject.n_threads for task in tasks]
+
+    assert threads(0, 0) == [2, 1]  # one after the other
+    assert threads(1, 0) == [1, 1]  # at once
+    assert fit_threads(300_000 * 20, *threads(0)) == 2
 
 
 def test_canceled_trials_leave_no_processes_or_open_task_runs(slow, gate) -> None:
