@@ -3,6 +3,7 @@
     tests/benchmarks/run flows/portfolio  # judges the recorded losses
     tests/benchmarks/run flows/portfolio --out FOLDER [--candidates 72] [--rows 700] [--size 16]
         [--jobs 2] [--commit] [TABLE[:TARGET] ...] [--events FOLDER:LABELS|cohort:NAME ...]
+    tests/benchmarks/run flows/portfolio --large [NAME ...] [--out FOLDER] [--commit]
 
 Needs `prefect-tune[boosting]`. The candidates of the modern spaces have equal numbers of each
 model: the default of the simplest path, and draws from the prior. Each candidate is cross-validated
@@ -20,6 +21,13 @@ faster models. All formats of an event set (`meds_gibleed`, `omop_gibleed`) are 
 and so are the cohorts of a family. The loss is 1 - AUROC, and a candidate may take 8 CPU seconds.
 The first entry is fixed: boosted trees on few blocks of columns, because a short budget evaluates
 little else on a large set.
+
+The portfolio for more than 20,000 training rows is learned from the generated tables of
+`peer_tools/generated_tables.py`, which `--large` names. Each candidate trains on 24,000 rows with a
+single holdout, as the product does: trees and rounds grow with the rows, and boosted trees stop
+early. The candidates are defaults, larger boosted trees with high learning rates, quicker forests
+and networks, and the faster configurations of the portfolio for few rows. The portfolio is compared
+with the portfolio for few rows by the regret after 10, 20 and 40 CPU seconds.
 
 FOLDER gets the losses, a file for each table. An interrupted run continues with the tables that
 have no file yet. With `--commit`, the portfolios replace those of the catalog, and the losses
@@ -44,8 +52,18 @@ import pandas as pd
 import pyarrow.parquet as pq
 from machine import Goals, describe
 from peer_tools.event_sets import EventSet
+from peer_tools.generated_tables import GENERATED, generated
 from peer_tools.plain_evaluation import PlainEvaluator
-from peer_tools.portfolios import KINDS, LOSSES, first_of, model_of, picked, regrets, unrelated
+from peer_tools.portfolios import (
+    KINDS,
+    LOSSES,
+    LOSSES_ON_MANY_ROWS,
+    first_of,
+    model_of,
+    picked,
+    regrets,
+    unrelated,
+)
 from peer_tools.tables import TableFile
 from peer_tools.task import Task
 
@@ -58,6 +76,7 @@ from prefect_tune.optimizers.space.configuration import (
 )
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, WINDOWS
+from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import OPTIONAL, space_named
 
 PORTFOLIOS = Path(__file__).parents[3] / "tasks" / "catalogue" / "portfolios"
@@ -75,12 +94,32 @@ CHANGES = {
     },
     "logistic_regression": {"scaling": ("log1p", "binary", "tfidf")},
 }
+ON_MANY_ROWS = {
+    "lightgbm": ("num_leaves", (15, 63, 200)),
+    "xgboost": ("max_depth", (4, 7, 10)),
+    "catboost": ("depth", (4, 6)),
+}
+"""A hyperparameter for the size of trees, and its values."""
+RATES = ((0.2, 512, 0), (0.2, 512, 1), (0.3, 64, 1), (0.1, 512, 1), (0.1, 512, 2))
+"""Learning rates and largest numbers of rounds, each with the index of a size of trees."""
+QUICKER = {
+    "random_forest": {"n_estimators": 50, "min_samples_leaf": 5},
+    "extra_trees": {"n_estimators": 50, "min_samples_leaf": 5},
+    "mlp": {"nodes_per_layer": 32, "learning_rate_init": 0.01},
+}
+SLOW = frozenset({"k_nearest", "kernel_svm", "random_forest", "extra_trees"})
+"""Models that are candidates for many rows only if quicker."""
+MANY, HELD_OUT, SECONDS_ON_MANY, SIZE_ON_MANY = 30_000, "0.2", 5.0, 10
+"""Rows drawn of each large table, fraction held out once, CPU seconds per candidate, and size
+of a portfolio for many rows."""
 DRAWN = {
     "lightgbm": 12, "xgboost": 5, "logistic_regression": 5, "catboost": 3, "extra_trees": 2,
     "random_forest": 1,
 }  # fmt: skip
 """Draws of each model of events in a round."""
 LOOKS = 10
+SPENT = (10, 20, 40)
+"""CPU seconds after which portfolios for many rows are judged."""
 GOAL = 0.85
 """Of the regret of defaults alone after ten trials, at most."""
 
@@ -89,6 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tables", nargs="*", metavar="TABLE[:TARGET]", type=TableFile.of)
     parser.add_argument("--events", nargs="+", metavar="SET", type=EventSet.of, default=[])
+    parser.add_argument("--large", nargs="*", metavar="NAME", choices=GENERATED)
     parser.add_argument("--out", type=Path, default=Path("portfolio"))
     parser.add_argument("--candidates", type=int, default=72)
     parser.add_argument("--rows", type=int, default=700)
@@ -97,26 +137,34 @@ def main() -> None:
     parser.add_argument("--commit", action="store_true")
     chosen = parser.parse_args()
     print(describe(), flush=True)
-    evaluated = partial(evaluate, chosen.out.absolute(), chosen.candidates, chosen.rows)
-    losses = pd.read_parquet(LOSSES)
-    if named := [*chosen.tables, *chosen.events]:
+    home, is_large = chosen.out.absolute(), chosen.large is not None
+    evaluated, ending, judged = partial(evaluate, home, chosen.candidates, chosen.rows), "", judge
+    named, store, size = [*chosen.tables, *chosen.events], LOSSES, chosen.size
+    if is_large:
+        evaluated = partial(evaluate, home, 0, MANY, is_large=True)
+        named = [generated(name, home / "tables") for name in chosen.large]
+        ending, judged, store, size = "_large", judge_large, LOSSES_ON_MANY_ROWS, SIZE_ON_MANY
+    losses = pd.read_parquet(store)
+    if named:
         with ProcessPoolExecutor(chosen.jobs, max_tasks_per_child=1) as pool:
             losses = pd.concat(pool.map(evaluated, named))
     reached = Goals()
     for kind, known in losses.groupby("kind"):
         space = space_named(KINDS[str(kind)])
-        optional = {a.id for a in space.steps[-1].algorithms if OPTIONAL & set(a.requires)}
-        plain = known[~model_of(known, space).isin(optional)]
-        for name, rows in ((space.name, known), (f"{space.name}_without_boosting", plain)):
-            judge(rows, space, name, chosen.size, reached)
+        plain = known[model_of(known, space).isin(*plain_models(space).values())]
+        for name, rows in (
+            (space.name + ending, known),
+            (f"{space.name}{ending}_without_boosting", plain),
+        ):
+            judged(rows, space, name, size, reached)
             if chosen.commit:
-                portfolio = picked(rows, chosen.size, first_of(space))
+                portfolio = picked(rows, size, first_of(space))
                 text = ",\n".join(json.dumps(json.loads(c), sort_keys=True) for c in portfolio)
                 (PORTFOLIOS / f"{name}.json").write_text(f"[\n{text}\n]\n")
     if chosen.commit:
-        recorded = pd.read_parquet(LOSSES)
+        recorded = pd.read_parquet(store)
         others = recorded[~recorded["kind"].isin(losses["kind"])]
-        pd.concat([others, losses], ignore_index=True).to_parquet(LOSSES, index=False)
+        pd.concat([others, losses], ignore_index=True).to_parquet(store, index=False)
     reached.end()
 
 
@@ -145,6 +193,35 @@ def defaults(space: Space) -> Iterator[Configuration]:
         path = space.canonical_path((*plain, algorithm.id))
         if space.is_feasible(path):
             yield default_configuration(space, path)
+
+
+def large_candidates(space: Space, n: int) -> list[Configuration]:  # noqa: ARG001 - as others
+    """Return the candidates for many rows: defaults, larger boosted trees, and the portfolio."""
+    model = space.steps[-1]
+    plain = list(defaults(space))
+    found = [c for c in plain if c.path[-1] not in {*SLOW, *QUICKER}]
+    rounds = {a.id: a.rounds for a in model.algorithms}
+    for base in plain:
+        name, given = base.path[-1], dict(base[model.name].values)
+        changed = [QUICKER[name]] if name in QUICKER else []
+        if name in ON_MANY_ROWS:
+            size, sizes = ON_MANY_ROWS[name]
+            changed = [
+                {"learning_rate": rate, rounds[name]: most, size: sizes[i]}
+                for rate, most, i in RATES[: 2 * len(sizes) - 1]
+            ]
+        for values in changed:
+            choice = Choice.of(name, {**given, **values})
+            found.append(with_choices(base, {model.name: choice}))
+    known = [portfolio_of(s)[:LOOKS] for s in (space, restricted(space, plain_models(space)))]
+    known = [c for c in chain(*known) if c.path[-1] not in SLOW]
+    return list(dict.fromkeys([*found, *known]))
+
+
+def plain_models(space: Space) -> dict[str, set[str]]:
+    """Return the models that need no optional library, by the step of models."""
+    step = space.steps[-1]
+    return {step.name: {a.id for a in step.algorithms if not OPTIONAL.keys() & set(a.requires)}}
 
 
 def event_candidates(space: Space, n: int) -> list[Configuration]:
@@ -185,8 +262,11 @@ def work(configuration: Configuration) -> float:
     return blocks * float(values.get("n_estimators", values.get("iterations", 1)))
 
 
-def evaluate(home: Path, n: int, n_rows: int, of: TableFile | EventSet) -> pd.DataFrame:
+def evaluate(
+    home: Path, n: int, n_rows: int, of: TableFile | EventSet, *, is_large: bool = False
+) -> pd.DataFrame:
     """Return losses and seconds of the candidates on some rows of a table, or on an event set."""
+    seconds_each = SECONDS_ON_MANY if is_large else SECONDS
     path, folder = home / f"{of.name}.parquet", home / "runs" / of.name
     if path.exists():
         return pd.read_parquet(path)
@@ -201,14 +281,16 @@ def evaluate(home: Path, n: int, n_rows: int, of: TableFile | EventSet) -> pd.Da
         train, rows = folder / "train.parquet", pq.read_table(files.train)
         drawn = np.random.default_rng(crc32(of.name.encode())).permutation(len(rows))[:n_rows]
         pq.write_table(rows.take(np.sort(drawn)), train)
-        kind, source, options = files.kind, None, {}
+        kind, source = files.kind, None
+        options = {"holdout": HELD_OUT} if is_large else {}
         task = replace(task, train=str(train), test=str(files.test), target=files.target,
                        kind=kind, seed=files.seed)  # fmt: skip
     task = replace(task, options={"space": KINDS[kind], **options})
     listed, found = event_candidates if kind == "events" else candidates, []
+    listed = large_candidates if is_large else listed
     with PlainEvaluator(task, source) as evaluator:
         for number, configuration in enumerate(listed(evaluator.space, n)):
-            loss, seconds = evaluator.measured(configuration, SECONDS)
+            loss, seconds = evaluator.measured(configuration, seconds_each)
             found.append(
                 {"table": of.name, "kind": kind, "candidate": number, "seconds": seconds,
                  "configuration": configuration.canonical,
@@ -238,6 +320,24 @@ def judge(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goal
     print(f" {ahead} of {len(found)} tables and behind on {behind}")
     ratio = of_portfolio.mean() / of_defaults.mean()
     reached.at_most(f"{name}: regret of the portfolio over that of defaults", ratio, GOAL)
+
+
+def judge_large(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goals) -> None:
+    """Print results of each portfolio on a table left out of it, after some CPU seconds."""
+    of_table = regrets(known)
+    seconds = known.pivot_table(index="configuration", columns="table", values="seconds")
+    measured = restricted(space, {space.steps[-1].name: set(model_of(known, space))})
+    few = [c.canonical for c in portfolio_of(measured) if c.canonical in of_table.index]
+    found = []
+    for table in of_table:
+        for order in (picked(unrelated(known, table), size), few):
+            ended, losses = seconds[table].loc[order].cumsum(), of_table[table].loc[order]
+            found.append([losses[ended <= spent].min() for spent in SPENT])
+    means = np.nan_to_num(found, nan=1.0).reshape(-1, 2, len(SPENT)).mean(axis=0)
+    print(f"{name}: mean normalized regret, each table left out once:")
+    for spent, of_many, of_few in zip(SPENT, *means, strict=True):
+        text = f"after {spent} CPU seconds; portfolio for few rows {of_few:.4f}"
+        reached.at_most(f"  {text}, portfolio for many rows", of_many, of_few)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Cross-validation of configurations of our spaces without a cache, for tools that search them.
+"""Evaluation of configurations of our spaces without a cache, for tools that search them.
+
+Configurations are cross-validated, unless the option `holdout` of the task is a fraction of the
+training rows to hold out once.
 
 A separate process evaluates configurations, and is ended at the time limit, like a worker of the
 product.
@@ -168,9 +171,11 @@ def _serve(pipe: Connection, task: Task, source: Source, space: Space, known: st
 def _problem(task: Task, source: Source, space: Space, address: StoreAddress) -> Problem:
     store, dataset = open_store(address), read_source(source)
     test_size = 0.0 if source.test is None else None
+    holdout = float(task.options.get("holdout", 0)) or None
+    folds = None if holdout else FOLDS
     return Problem(
         dataset=import_dataset(dataset, store),
-        split=import_split(make_split(dataset, FOLDS, test_size, task.seed), store),
+        split=import_split(make_split(dataset, folds, test_size, task.seed, holdout), store),
         space=space.name,
         space_digest=space.digest,
         algorithms=algorithm_ids(space),

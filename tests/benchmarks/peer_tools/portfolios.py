@@ -10,9 +10,13 @@ import pandas as pd
 from prefect_tune.optimizers import Space
 from prefect_tune.optimizers.methods.flash.shared_values import with_choices
 from prefect_tune.optimizers.space.configuration import Choice, default_configuration
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 
-__all__ = ["KINDS", "LOSSES", "first_of", "model_of", "picked", "regrets", "unrelated", "without"]
+__all__ = [
+    "KINDS", "LOSSES", "LOSSES_ON_MANY_ROWS", "first_of", "model_of", "picked", "regrets",
+    "unrelated", "without",
+]  # fmt: skip
 
 KINDS: Mapping[str, str] = {
     "classes": "modern",
@@ -21,6 +25,7 @@ KINDS: Mapping[str, str] = {
 }
 """Space by kind of target of a table, and the space of events."""
 LOSSES = Path(__file__).parent / "portfolio_losses.parquet"
+LOSSES_ON_MANY_ROWS = LOSSES.with_stem("portfolio_losses_large")
 _PRICE_POWER, _SHARE_OF_AVERAGE = 0.25, 0.2
 _VERSIONS = frozenset({"reg", "10c", "meds", "omop"})
 """Parts of names that tell versions of one table or event set apart."""
@@ -92,7 +97,9 @@ def unrelated(rows: pd.DataFrame, table: str) -> pd.DataFrame:
     return rows[rows["table"].map(_stem) != _stem(table)]
 
 
-def without(table: str, kind: str, space: Space, path: Path) -> str | None:
+def without(
+    table: str, kind: str, space: Space, path: Path, objective: Objective | None = None
+) -> str | None:
     """Write a portfolio of feasible configurations, made without a table and its versions.
 
     Args:
@@ -100,13 +107,15 @@ def without(table: str, kind: str, space: Space, path: Path) -> str | None:
         kind: A key of `KINDS`.
         space: The space, without missing libraries.
         path: The file to write.
+        objective: Size of the data, by which the portfolio for many rows is chosen; None for few.
 
     Returns:
         The file; None if the space has no portfolio.
     """
-    if not (portfolio := portfolio_of(space)):
+    if not (portfolio := portfolio_of(space, objective)):
         return None
-    rows = pd.read_parquet(LOSSES)
+    is_large = set(portfolio) != set(portfolio_of(space))
+    rows = pd.read_parquet(LOSSES_ON_MANY_ROWS if is_large else LOSSES)
     models = {algorithm.id for algorithm in space.steps[-1].algorithms}
     rows = rows[(rows["kind"] == kind) & model_of(rows, space).isin(models)]
     chosen = picked(unrelated(rows, table), len(portfolio), first_of(space))
