@@ -98,7 +98,7 @@ def resolve(
         is_served = given.use_cache if (objective.n_folds or 1) > 1 else is_large(objective)
         race = optimizer.method.is_raced and is_served and not optimizer.is_of_paper
     if given.start is not None:
-        start = known_configurations(given.start, space, store)
+        start = known_configurations(given.start, space, store, objective)
     elif optimizer.method.has_portfolio and not optimizer.is_of_paper:
         start = portfolio_of(space, objective)
     if start:
@@ -269,7 +269,9 @@ _WRITTEN = (
 )
 
 
-def known_configurations(start: str, space: Space, store: ArtifactStore) -> list[Configuration]:
+def known_configurations(
+    start: str, space: Space, store: ArtifactStore, objective: Objective
+) -> list[Configuration]:
     """Return the configurations that `--start` names, checked against the space.
 
     `start` is a JSON file (a list of configurations or trials), the name of a study (for its ten
@@ -279,7 +281,7 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     if start == "none":
         return []
     if start == "portfolio":
-        if not (portfolio := portfolio_of(space)):
+        if not (portfolio := portfolio_of(space, objective)):
             raise _refused(start, f"space {space.name!r} has no portfolio")
         return portfolio
     if Path(start).is_file():

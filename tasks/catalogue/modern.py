@@ -23,7 +23,7 @@ from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, LEVELS, SCALINGS, WINDOWS
 from prefect_tune.tasks.catalogue.flash import LOGISTIC_REGRESSION, PREPROCESS, percentile_of
@@ -340,8 +340,10 @@ excluded."""
 
 
 PORTFOLIOS = Path(__file__).parent / "portfolios"
-"""Folder with two JSON files per portfolio, with and without models of the extra `boosting`."""
+"""Folder with two JSON files per portfolio, with and without models of the extra `boosting`.
+Portfolios for many rows are in files of their own."""
 _LISTS = "{}.json", "{}_without_boosting.json"
+_LISTS_ON_MANY_ROWS = "{}_large.json", "{}_large_without_boosting.json"
 _QUICK = frozenset({"k_nearest", "ridge"})
 _MANY_CLASSES, _MANY_COLUMNS, _MOST_NEIGHBORS = 100, 2_000, 100_000
 
@@ -350,16 +352,25 @@ def portfolio_of(space: Space, objective: Objective | None = None) -> list[Confi
     """Return the configurations to start with, in order; empty if the space has no portfolio.
 
     If libraries of the extra `boosting` are missing, a list without their models is used.
-    Configurations outside the space are skipped. For more than 100 classes or 2,000 columns, and at
-    most 100,000 rows, nearest neighbors and ridge regression come first, because other models take
-    too long.
+    Configurations outside the space are skipped. For more than 20,000 training rows, some spaces
+    have a portfolio of their own, with larger boosted trees. For more than 100 classes or 2,000
+    columns, the portfolio for few rows is used; up to 100,000 rows, nearest neighbors and ridge
+    regression come first, because other models take too long.
     """
-    found = [list(_of_space(PORTFOLIOS / name.format(space.name), space)) for name in _LISTS]
-    portfolio, known = max(found, key=len), objective or Objective()
+    known = objective or Objective()
     is_wide = (known.n_classes or 0) > _MANY_CLASSES or (known.n_columns or 0) > _MANY_COLUMNS
+    portfolio = list[Configuration]()
+    if (known.n_rows or 0) > MANY_ROWS and not is_wide:
+        portfolio = _longest(_LISTS_ON_MANY_ROWS, space)
+    portfolio = portfolio or _longest(_LISTS, space)
     if is_wide and (known.n_rows or 0) <= _MOST_NEIGHBORS:
         portfolio.sort(key=lambda found: _QUICK.isdisjoint(found.path))
     return portfolio
+
+
+def _longest(names: Sequence[str], space: Space) -> list[Configuration]:
+    """Return the list with the most configurations of the space, which the libraries limit."""
+    return max((list(_of_space(PORTFOLIOS / n.format(space.name), space)) for n in names), key=len)
 
 
 def _of_space(path: Path, space: Space) -> Iterator[Configuration]:

@@ -27,7 +27,8 @@ The portfolio for more than 20,000 training rows is learned from the generated t
 single holdout, as the product does: trees and rounds grow with the rows, and boosted trees stop
 early. The candidates are defaults, larger boosted trees with high learning rates, quicker forests
 and networks, and the faster configurations of the portfolio for few rows. The portfolio is compared
-with the portfolio for few rows by the regret after 10, 20 and 40 CPU seconds.
+with the portfolio for few rows by the regret after 10, 20 and 40 CPU seconds, and committed only if
+never worse. Without a portfolio for many rows, the product uses the portfolio for few rows.
 
 FOLDER gets the losses, a file for each table. An interrupted run continues with the tables that
 have no file yet. With `--commit`, the portfolios replace those of the catalog, and the losses
@@ -58,6 +59,7 @@ from peer_tools.portfolios import (
     KINDS,
     LOSSES,
     LOSSES_ON_MANY_ROWS,
+    PRICE_POWER_ON_MANY_ROWS,
     first_of,
     model_of,
     picked,
@@ -139,11 +141,13 @@ def main() -> None:
     print(describe(), flush=True)
     home, is_large = chosen.out.absolute(), chosen.large is not None
     evaluated, ending, judged = partial(evaluate, home, chosen.candidates, chosen.rows), "", judge
+    pick = picked
     named, store, size = [*chosen.tables, *chosen.events], LOSSES, chosen.size
     if is_large:
         evaluated = partial(evaluate, home, 0, MANY, is_large=True)
         named = [generated(name, home / "tables") for name in chosen.large]
         ending, judged, store, size = "_large", judge_large, LOSSES_ON_MANY_ROWS, SIZE_ON_MANY
+        pick = partial(picked, power=PRICE_POWER_ON_MANY_ROWS)
     losses = pd.read_parquet(store)
     if named:
         with ProcessPoolExecutor(chosen.jobs, max_tasks_per_child=1) as pool:
@@ -156,9 +160,8 @@ def main() -> None:
             (space.name + ending, known),
             (f"{space.name}{ending}_without_boosting", plain),
         ):
-            judged(rows, space, name, size, reached)
-            if chosen.commit:
-                portfolio = picked(rows, size, first_of(space))
+            if judged(rows, space, name, size, reached) and chosen.commit:
+                portfolio = pick(rows, size, first_of(space))
                 text = ",\n".join(json.dumps(json.loads(c), sort_keys=True) for c in portfolio)
                 (PORTFOLIOS / f"{name}.json").write_text(f"[\n{text}\n]\n")
     if chosen.commit:
@@ -302,8 +305,8 @@ def evaluate(
     return pd.DataFrame(found)
 
 
-def judge(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goals) -> None:
-    """Print results of each portfolio on a table left out of it."""
+def judge(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goals) -> bool:
+    """Print results of each portfolio on a table left out of it; always return true."""
     of_table, plain = regrets(known), [c.canonical for c in defaults(space)]
     found = []
     for table in of_table:
@@ -320,17 +323,23 @@ def judge(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goal
     print(f" {ahead} of {len(found)} tables and behind on {behind}")
     ratio = of_portfolio.mean() / of_defaults.mean()
     reached.at_most(f"{name}: regret of the portfolio over that of defaults", ratio, GOAL)
+    return True
 
 
-def judge_large(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goals) -> None:
-    """Print results of each portfolio on a table left out of it, after some CPU seconds."""
+def judge_large(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goals) -> bool:
+    """Print results of each portfolio on a table left out of it, after some CPU seconds.
+
+    Returns:
+        Whether the portfolio is at least as good as the portfolio for few rows, after any seconds.
+    """
     of_table = regrets(known)
     seconds = known.pivot_table(index="configuration", columns="table", values="seconds")
     measured = restricted(space, {space.steps[-1].name: set(model_of(known, space))})
     few = [c.canonical for c in portfolio_of(measured) if c.canonical in of_table.index]
     found = []
     for table in of_table:
-        for order in (picked(unrelated(known, table), size), few):
+        many = picked(unrelated(known, table), size, power=PRICE_POWER_ON_MANY_ROWS)
+        for order in (many, few):
             ended, losses = seconds[table].loc[order].cumsum(), of_table[table].loc[order]
             found.append([losses[ended <= spent].min() for spent in SPENT])
     means = np.nan_to_num(found, nan=1.0).reshape(-1, 2, len(SPENT)).mean(axis=0)
@@ -338,6 +347,7 @@ def judge_large(known: pd.DataFrame, space: Space, name: str, size: int, reached
     for spent, of_many, of_few in zip(SPENT, *means, strict=True):
         text = f"after {spent} CPU seconds; portfolio for few rows {of_few:.4f}"
         reached.at_most(f"  {text}, portfolio for many rows", of_many, of_few)
+    return bool((means[0] <= means[1]).all())
 
 
 if __name__ == "__main__":

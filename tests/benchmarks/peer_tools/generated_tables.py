@@ -107,10 +107,8 @@ rows of `interactions`."""
 
 
 def generated(name: str, folder: Path) -> TableFile:
-    """Write a table to a folder unless there already."""
-    path = folder / f"{name}.parquet"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        make, n = GENERATED[name]
-        make(np.random.default_rng(0), n).to_parquet(path, index=False)
+    """Write a table to a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    make, n = GENERATED[name]
+    make(np.random.default_rng(0), n).to_parquet(path := folder / f"{name}.parquet", index=False)
     return TableFile(path, "target")

@@ -14,8 +14,8 @@ from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 
 __all__ = [
-    "KINDS", "LOSSES", "LOSSES_ON_MANY_ROWS", "first_of", "model_of", "picked", "regrets",
-    "unrelated", "without",
+    "KINDS", "LOSSES", "LOSSES_ON_MANY_ROWS", "PRICE_POWER_ON_MANY_ROWS", "first_of", "model_of",
+    "picked", "regrets", "unrelated", "without",
 ]  # fmt: skip
 
 KINDS: Mapping[str, str] = {
@@ -27,6 +27,8 @@ KINDS: Mapping[str, str] = {
 LOSSES = Path(__file__).parent / "portfolio_losses.parquet"
 LOSSES_ON_MANY_ROWS = LOSSES.with_stem("portfolio_losses_large")
 _PRICE_POWER, _SHARE_OF_AVERAGE = 0.25, 0.2
+PRICE_POWER_ON_MANY_ROWS = 1.0
+"""Exponent for many rows, where few configurations fit into a budget."""
 _VERSIONS = frozenset({"reg", "10c", "meds", "omop"})
 """Parts of names that tell versions of one table or event set apart."""
 _WORST = 1.0
@@ -42,7 +44,9 @@ def regrets(rows: pd.DataFrame) -> pd.DataFrame:
     return ((losses - least) / scale).fillna(_WORST).clip(upper=_WORST)
 
 
-def picked(rows: pd.DataFrame, size: int, first: str | None = None) -> list[str]:
+def picked(
+    rows: pd.DataFrame, size: int, first: str | None = None, power: float = _PRICE_POWER
+) -> list[str]:
     """Return configurations, as canonical JSON, in the order to run them.
 
     The next configuration has the largest gain for its price. The gain is the decrease of the mean
@@ -55,11 +59,12 @@ def picked(rows: pd.DataFrame, size: int, first: str | None = None) -> list[str]
         rows: Losses of candidates on tables.
         size: Number of configurations.
         first: First configuration; None for the configuration with the largest gain.
+        power: Exponent of the seconds in the price.
     """
     table = regrets(rows)
     seconds = rows.pivot_table(index="configuration", columns="table", values="seconds")
     relative = (seconds / seconds.median()).reindex(table.index).mean(axis=1).fillna(10.0)
-    price = (relative.clip(lower=0.1) ** _PRICE_POWER).to_numpy()
+    price = (relative.clip(lower=0.1) ** power).to_numpy()
     values, chosen = table.to_numpy(), list[int]()
     on_average = _SHARE_OF_AVERAGE * (_WORST - values.mean(axis=1))
     best = np.full(values.shape[1], _WORST)
@@ -118,7 +123,8 @@ def without(
     rows = pd.read_parquet(LOSSES_ON_MANY_ROWS if is_large else LOSSES)
     models = {algorithm.id for algorithm in space.steps[-1].algorithms}
     rows = rows[(rows["kind"] == kind) & model_of(rows, space).isin(models)]
-    chosen = picked(unrelated(rows, table), len(portfolio), first_of(space))
+    power = PRICE_POWER_ON_MANY_ROWS if is_large else _PRICE_POWER
+    chosen = picked(unrelated(rows, table), len(portfolio), first_of(space), power)
     path.write_text(json.dumps([json.loads(c) for c in chosen]))
     return str(path)
 

@@ -9,6 +9,7 @@ import pytest
 from prefect_tune.optimizers import Algorithm
 from prefect_tune.optimizers.space.configuration import Configuration, default_choice
 from prefect_tune.optimizers.space.space import Space, Step
+from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective
 from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.modern import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import OPTIONAL, SPACES
@@ -67,6 +68,16 @@ def test_counts_and_digests_of_a_space_are_unchanged(name) -> None:
     counts = (space.n_paths, space.n_feasible_paths, space.n_hyperparameters)
     found = (*counts, space.digest[:16], recipes_digest(name))
     assert found == PINNED[name], "see `A built-in algorithm` in CONTRIBUTING.md"
+
+
+def test_tables_of_many_rows_and_few_columns_have_a_portfolio_of_their_own() -> None:
+    space, sizes = SPACES["modern"], Objective(n_rows=MANY_ROWS + 1, n_columns=20)
+    few, many = portfolio_of(space), portfolio_of(space, sizes)
+    entries = json.loads((PORTFOLIOS / "modern_large.json").read_text())
+    assert [configuration.to_json() for configuration in many] == entries
+    assert portfolio_of(space, replace(sizes, n_rows=MANY_ROWS)) == few != many
+    assert set(portfolio_of(space, replace(sizes, n_columns=10_000))) == set(few)
+    assert portfolio_of(SPACES["events"], sizes) == portfolio_of(SPACES["events"])
 
 
 @pytest.mark.parametrize("name", ["modern", "modern_regression", "events"])
