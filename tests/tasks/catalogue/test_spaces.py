@@ -70,10 +70,11 @@ def test_counts_and_digests_of_a_space_are_unchanged(name) -> None:
     assert found == PINNED[name], "see `A built-in algorithm` in CONTRIBUTING.md"
 
 
-def test_tables_of_many_rows_and_few_columns_have_a_portfolio_of_their_own() -> None:
-    space, sizes = SPACES["modern"], Objective(n_rows=MANY_ROWS + 1, n_columns=20)
+@pytest.mark.parametrize("name", ["modern", "modern_regression"])
+def test_tables_of_many_rows_and_few_columns_have_a_portfolio_of_their_own(name) -> None:
+    space, sizes = SPACES[name], Objective(n_rows=MANY_ROWS + 1, n_columns=20)
     few, many = portfolio_of(space), portfolio_of(space, sizes)
-    entries = json.loads((PORTFOLIOS / "modern_large.json").read_text())
+    entries = json.loads((PORTFOLIOS / f"{name}_large.json").read_text())
     assert [configuration.to_json() for configuration in many] == entries
     assert portfolio_of(space, replace(sizes, n_rows=MANY_ROWS)) == few != many
     assert set(portfolio_of(space, replace(sizes, n_columns=10_000))) == set(few)
