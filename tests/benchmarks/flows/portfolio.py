@@ -59,10 +59,10 @@ from peer_tools.portfolios import (
     KINDS,
     LOSSES,
     LOSSES_ON_MANY_ROWS,
-    PRICE_POWER_ON_MANY_ROWS,
     first_of,
     model_of,
     picked,
+    picked_for_many_rows,
     regrets,
     unrelated,
 )
@@ -141,13 +141,11 @@ def main() -> None:
     print(describe(), flush=True)
     home, is_large = chosen.out.absolute(), chosen.large is not None
     evaluated, ending, judged = partial(evaluate, home, chosen.candidates, chosen.rows), "", judge
-    pick = picked
     named, store, size = [*chosen.tables, *chosen.events], LOSSES, chosen.size
     if is_large:
         evaluated = partial(evaluate, home, 0, MANY, is_large=True)
         named = [generated(name, home / "tables") for name in chosen.large]
         ending, judged, store, size = "_large", judge_large, LOSSES_ON_MANY_ROWS, SIZE_ON_MANY
-        pick = partial(picked, power=PRICE_POWER_ON_MANY_ROWS)
     losses = pd.read_parquet(store)
     if named:
         with ProcessPoolExecutor(chosen.jobs, max_tasks_per_child=1) as pool:
@@ -161,7 +159,9 @@ def main() -> None:
             (f"{space.name}{ending}_without_boosting", plain),
         ):
             if judged(rows, space, name, size, reached) and chosen.commit:
-                portfolio = pick(rows, size, first_of(space))
+                portfolio = picked(rows, size, first_of(space))
+                if is_large:
+                    portfolio = picked_for_many_rows(rows, size)
                 text = ",\n".join(json.dumps(json.loads(c), sort_keys=True) for c in portfolio)
                 (PORTFOLIOS / f"{name}.json").write_text(f"[\n{text}\n]\n")
     if chosen.commit:
@@ -338,8 +338,7 @@ def judge_large(known: pd.DataFrame, space: Space, name: str, size: int, reached
     few = [c.canonical for c in portfolio_of(measured) if c.canonical in of_table.index]
     found = []
     for table in of_table:
-        many = picked(unrelated(known, table), size, power=PRICE_POWER_ON_MANY_ROWS)
-        for order in (many, few):
+        for order in (picked_for_many_rows(unrelated(known, table), size), few):
             ended, losses = seconds[table].loc[order].cumsum(), of_table[table].loc[order]
             found.append([losses[ended <= spent].min() for spent in SPENT])
     means = np.nan_to_num(found, nan=1.0).reshape(-1, 2, len(SPENT)).mean(axis=0)

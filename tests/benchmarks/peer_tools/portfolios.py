@@ -14,8 +14,8 @@ from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 
 __all__ = [
-    "KINDS", "LOSSES", "LOSSES_ON_MANY_ROWS", "PRICE_POWER_ON_MANY_ROWS", "first_of", "model_of",
-    "picked", "regrets", "unrelated", "without",
+    "KINDS", "LOSSES", "LOSSES_ON_MANY_ROWS", "first_of", "model_of", "picked",
+    "picked_for_many_rows", "regrets", "unrelated", "without",
 ]  # fmt: skip
 
 KINDS: Mapping[str, str] = {
@@ -27,8 +27,8 @@ KINDS: Mapping[str, str] = {
 LOSSES = Path(__file__).parent / "portfolio_losses.parquet"
 LOSSES_ON_MANY_ROWS = LOSSES.with_stem("portfolio_losses_large")
 _PRICE_POWER, _SHARE_OF_AVERAGE = 0.25, 0.2
-PRICE_POWER_ON_MANY_ROWS = 1.0
-"""Exponent for many rows, where few configurations fit into a budget."""
+_QUICK_SECONDS = 2.0
+"""Mean CPU seconds of the first configuration for many rows, at most."""
 _VERSIONS = frozenset({"reg", "10c", "meds", "omop"})
 """Parts of names that tell versions of one table or event set apart."""
 _WORST = 1.0
@@ -77,6 +77,13 @@ def picked(
     return [str(table.index[i]) for i in chosen]
 
 
+def picked_for_many_rows(rows: pd.DataFrame, size: int) -> list[str]:
+    """Return configurations by gain per second, after the best of the quick ones."""
+    seconds = rows.groupby("configuration")["seconds"].mean()
+    quick = seconds.index[seconds <= _QUICK_SECONDS]
+    return picked(rows, size, regrets(rows).loc[quick].mean(axis=1).idxmin(), power=1.0)
+
+
 def first_of(space: Space) -> str | None:
     """Return the fixed first configuration of a portfolio; None if losses decide.
 
@@ -123,8 +130,10 @@ def without(
     rows = pd.read_parquet(LOSSES_ON_MANY_ROWS if is_large else LOSSES)
     models = {algorithm.id for algorithm in space.steps[-1].algorithms}
     rows = rows[(rows["kind"] == kind) & model_of(rows, space).isin(models)]
-    power = PRICE_POWER_ON_MANY_ROWS if is_large else _PRICE_POWER
-    chosen = picked(unrelated(rows, table), len(portfolio), first_of(space), power)
+    rows = unrelated(rows, table)
+    chosen = picked(rows, len(portfolio), first_of(space))
+    if is_large:
+        chosen = picked_for_many_rows(rows, len(portfolio))
     path.write_text(json.dumps([json.loads(c) for c in chosen]))
     return str(path)
 
