@@ -32,7 +32,7 @@ from prefect_tune.optimizers.space.algorithm import GROWTH
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, to_unit
-from prefect_tune.optimizers.trials.objective import Objective, PortableSeconds
+from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective, PortableSeconds
 from prefect_tune.optimizers.trials.outcome import FailureKind, Pilot, StepCost
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -59,6 +59,8 @@ _PARTIAL_SHARE, _LEAST_PARTIAL_SECONDS = 1 / 60, 1.5
 """Largest fraction of all worker-seconds for a configuration's first trial on part of the rows, so
 that a search can start many configurations; and seconds always allowed for such a trial."""
 _LEAST_SHARE_SECONDS = 5.0
+_GROWTH_IF_STOPPED = 0.5
+"""Growth of the run time with the largest number of rounds, if training stops early."""
 _CUT_TIMES = 2.0
 """Assumed run time of a fit ended by a time limit, as a multiple of the time spent."""
 
@@ -164,8 +166,11 @@ class Costs:
         self._algorithms = {_REST: _Algorithm((), _OF_REST, objective)}
         for step in space.steps:
             for algorithm in step.algorithms:
+                growth = dict(algorithm.growth)
+                if algorithm.rounds and self._rows > MANY_ROWS:
+                    growth[algorithm.rounds] = _GROWTH_IF_STOPPED
                 self._algorithms[step.name, algorithm.id] = _Algorithm(
-                    algorithm.hyperparameters.values(), algorithm.growth, objective
+                    algorithm.hyperparameters.values(), growth, objective
                 )
         self._earlier = {(step, name): levels for step, name, *levels in objective.earlier_seconds}
         # Whether the seconds of held-out rows are measured separately from fits.
