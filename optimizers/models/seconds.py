@@ -55,7 +55,7 @@ step is measured."""
 LIKELY = 0.5
 """Number of standard deviations above the median predicted run time within which two of three
 trials end."""
-_PARTIAL_SHARE, _LEAST_PARTIAL_SECONDS = 1 / 60, 1.5
+_PARTIAL_SHARE, _LEAST_PARTIAL_SECONDS = 1 / 60, 3.0
 """Largest fraction of all worker-seconds for a configuration's first trial on part of the rows, so
 that a search can start many configurations; and seconds always allowed for such a trial."""
 _LEAST_SHARE_SECONDS = 5.0
@@ -338,7 +338,7 @@ class Costs:
 
         The result is the minimum of `share_seconds`, the user's limit and the time left. If
         `is_first` and the query uses part of the rows, the result is also at most 1/60 of all
-        worker-seconds or 1.5 s, whichever is more.
+        worker-seconds or 3 s, whichever is more.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)

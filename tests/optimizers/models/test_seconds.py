@@ -107,6 +107,24 @@ def test_hyperparameter_multiplies_seconds_as_declared_or_measured() -> None:
         assert learned.seconds(query("plain", C=c)) == pytest.approx(c**0.5, rel=0.3)
 
 
+@pytest.mark.parametrize(("n_rows", "factor"), [(20_000, 16.0), (80_000, 4.0)])
+def test_seconds_of_early_stopped_trees_grow_less_with_the_largest_number_of_rounds(
+    n_rows, factor
+) -> None:
+    trees = algorithm(
+        "trees", Integer("rounds", (32, 512), log=True), growth={"rounds": 1.0}, rounds="rounds"
+    )
+    space = Space("trees", (Step("model", (trees,)),))
+    costs = Costs(space, Objective(n_rows=n_rows))
+
+    def seconds(rounds: int) -> float:
+        choice = Choice.of("trees", {"rounds": rounds})
+        return costs.seconds(Query(Configuration((("model", choice),)), folds=1))
+
+    of_rest = costs.overhead_seconds
+    assert (seconds(512) - of_rest) / (seconds(32) - of_rest) == pytest.approx(factor, rel=0.05)
+
+
 def test_unseen_algorithm_costs_as_much_as_other_algorithms_of_the_step() -> None:
     seen, new = query("plain", 1 / 64), query("forest", 1 / 64)
     learned = costs(told(seen, ("model", 50.0, 0.0)))
@@ -172,9 +190,9 @@ def test_first_trial_of_an_algorithm_gets_a_share_of_the_seconds_left() -> None:
         soon_over = Budget(seconds_left=seconds_left, n_workers=n_workers)
         assert costs().share_seconds(forest, soon_over) == share
     assert learned.allowed_seconds(query("forest"), budget) == 15.0
-    assert learned.allowed_seconds(query("forest", 1 / 2), budget) == 1.5
-    longer = replace(budget, seconds_left=120.0, seconds_spent=30.0)
-    assert learned.allowed_seconds(query("forest", 1 / 2), longer) == 2.5  # a sixtieth
+    assert learned.allowed_seconds(query("forest", 1 / 2), budget) == 3.0
+    longer = replace(budget, seconds_left=400.0, seconds_spent=20.0, n_workers=2)
+    assert learned.allowed_seconds(query("forest", 1 / 2), longer) == 7.0  # a sixtieth
     assert learned.allowed_seconds(query("forest"), replace(budget, trial_seconds=1.0)) == 1.0
     assert learned.allowed_seconds(query("forest", 1 / 2), Budget()) == inf
 
