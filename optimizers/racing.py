@@ -331,7 +331,13 @@ class Racing(Optimizer):
         for i, share in self._smaller.items():
             return self._smaller_run(i, share)
         waiting = self._waiting()
+        left = inf if budget.seconds_left is None else budget.seconds_left
         ending = [i for i in waiting if self._keeps_up(i) and self._would_end(i, budget)]
+        if self._has_partial_runs:  # a slow next rung would take the time of many others
+            best = self.history.incumbent
+            most = max(_MOST_SHARE * left, 0.0 if best is None else 2 * best.cost_seconds)
+            quick = [i for i in ending if self._seconds_of_next_rung(i) <= most]
+            ending = quick if best is not None else quick or ending
         is_turn = not self._gathers(budget) and not self._owes_first_runs(budget)
         if is_turn and (query := self._later_run(ending, budget, rng)) is not None:
             return query
@@ -477,21 +483,17 @@ class Racing(Optimizer):
         return replace(query, subset=share)
 
     def _would_end(self, i: int, budget: Budget) -> bool:
-        """Return whether a configuration's next rung may start now.
-
-        After a full trial, a slow next rung on many rows would take the time of many others.
-        """
         if not self._reads_costs(budget):
             return True
+        query = self.inner.history[i].query
+        allowed = self.costs.allowed_seconds(query, budget, is_first=False)
+        return self._seconds_of_next_rung(i) <= allowed
+
+    def _seconds_of_next_rung(self, i: int) -> float:
         last = self._last(i).query
         follows = self._following(Rung.of(last)).query(self.inner.history[i].query)
         done = last.folds or 0 if last.subset == follows.subset else 0
-        seconds = self.costs.seconds(follows, LIKELY, folds_done=done)
-        allowed = self.costs.allowed_seconds(follows, budget, is_first=False)
-        best = self.history.incumbent
-        if best is not None and self._has_partial_runs and budget.seconds_left is not None:
-            allowed = min(allowed, max(_MOST_SHARE * budget.seconds_left, 2 * best.cost_seconds))
-        return seconds <= allowed
+        return self.costs.seconds(follows, LIKELY, folds_done=done)
 
     def _reads_costs(self, budget: Budget) -> bool:
         """Return whether predicted run times may influence asks."""

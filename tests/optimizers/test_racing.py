@@ -531,3 +531,15 @@ def test_slow_configuration_waits_after_a_full_trial_unless_time_is_ample(
     asked = [optimizer.ask(budget) for _ in range(3)]
     promoted = {q.configuration for q in asked if q.subset == 1.0}
     assert (slow.configuration in promoted) == is_promoted
+
+
+def test_first_promotion_prefers_a_quick_configuration_that_keeps_up() -> None:
+    optimizer = raced(MANY)
+    first = ask(optimizer).configuration["model"].algorithm
+    tell(optimizer, 20.0, seconds=10.0)
+    for _ in range(GATHERED - 1):
+        is_slow = ask(optimizer).configuration["model"].algorithm == first
+        tell(optimizer, 20.0 if is_slow else 20.5, seconds=10.0 if is_slow else 0.5)
+    promoted = optimizer.ask(Budget(seconds_spent=100.0, seconds_left=200.0))
+    assert promoted.subset == 1.0
+    assert promoted.configuration["model"].algorithm != first
