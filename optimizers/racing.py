@@ -485,8 +485,8 @@ class Racing(Optimizer):
     def _would_end(self, i: int, budget: Budget) -> bool:
         if not self._reads_costs(budget):
             return True
-        query = self.inner.history[i].query
-        allowed = self.costs.allowed_seconds(query, budget, is_first=False)
+        whole = self.inner.history[i].query
+        allowed = self.costs.allowed_seconds(whole, budget, is_first=False)
         return self._seconds_of_next_rung(i) <= allowed
 
     def _seconds_of_next_rung(self, i: int) -> float:

@@ -540,6 +540,6 @@ def test_first_promotion_prefers_a_quick_configuration_that_keeps_up() -> None:
     for _ in range(GATHERED - 1):
         is_slow = ask(optimizer).configuration["model"].algorithm == first
         tell(optimizer, 20.0 if is_slow else 20.5, seconds=10.0 if is_slow else 0.5)
-    promoted = optimizer.ask(Budget(seconds_spent=100.0, seconds_left=200.0))
+    promoted = optimizer.ask(Budget(seconds_spent=100.0, seconds_left=400.0))
     assert promoted.subset == 1.0
     assert promoted.configuration["model"].algorithm != first
