@@ -51,6 +51,7 @@ class Optimizer(ABC):
         costs: Predictor of the run times of queries, updated with each finished trial.
         has_partial_runs: Whether a race of the method's configurations starts with evaluations on
             part of the rows.
+        inserted: Configurations that a race has added to those of the method.
         memo: State that `replay` needs, as JSON values; None without such state.
         reason: Reason for the last proposal; None before the first ask of this process.
 
@@ -83,6 +84,7 @@ class Optimizer(ABC):
         self._n_asks = 0
         self._start: tuple[Configuration, ...] = ()
         self._start_name = ""
+        self.inserted: set[Configuration] = set()
 
     @property
     def name(self) -> str:
@@ -262,7 +264,7 @@ class Optimizer(ABC):
         if (repeated := self._next_repeated()) is not None and not self.method.fidelities:
             return Query(repeated)
         asked = self.history.asked
-        if self._uses_ample_prior or not asked <= {*self._start, *self._repeated}:
+        if self._uses_ample_prior or not asked - self.inserted <= {*self._start, *self._repeated}:
             return None
         for number, known in enumerate(self._start, 1):
             if known not in asked:

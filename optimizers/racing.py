@@ -212,6 +212,8 @@ _LATER_TIMES = 2.0
 """Seconds of later rungs, relative to the seconds of first rungs."""
 _MOST_SHARE = 0.25
 """Largest fraction of the seconds left for the next rung of a slow configuration."""
+_CONFIGURATIONS_PER_CHANGE = 3
+"""Number of configurations per small change, if the budget has no seconds."""
 _LEAST_RUNS, _STEP, _DIRECTIONS = 6, 0.1, 8
 """Number of runs that must fit into the budget; step size as in FLOW2, in the unit cube; and number
 of directions to try."""
@@ -333,6 +335,7 @@ class Racing(Optimizer):
         waiting = self._waiting()
         left = inf if budget.seconds_left is None else budget.seconds_left
         ending = [i for i in waiting if self._keeps_up(i) and self._would_end(i, budget)]
+        fallback = (ending or waiting)[:1]
         if self._has_partial_runs:  # a slow next rung would take the time of many others
             best = self.history.incumbent
             most = max(_MOST_SHARE * left, 0.0 if best is None else 2 * best.cost_seconds)
@@ -344,8 +347,8 @@ class Racing(Optimizer):
         try:
             query = self._begun(budget)
         except (SpaceExhausted, NotYet):
-            if waiting:
-                return self._next_rung((ending or waiting)[0])
+            if fallback:
+                return self._next_rung(fallback[0])
             if self.history.pending:  # a pending configuration may be resumed later
                 raise NotYet from None
             raise
@@ -376,12 +379,12 @@ class Racing(Optimizer):
         found = [(i, d) for i in ending if (d := self._difference(i, best)) is not None]
         if leading := [i for i, difference in found if difference <= 0]:
             return self._next_rung(leading[0])
-        n_changes = sum(
-            self._number_of(t.query) > 0 for t in map(self._first, self._numbers.values())
-        )
+        n_changes = len(self.inner.inserted)
         n_later = sum(self._number_of(trial.query) > 0 for trial in self.history)
-        may_change = budget.trials_left != 0 and (2 * n_changes <= n_later or not found)
-        if may_change and (changed := self._changed(budget, rng)) is not None:
+        is_turn = 2 * n_changes <= n_later or not found
+        if budget.seconds_left is None:  # otherwise seconds leave room for new configurations
+            is_turn = is_turn and _CONFIGURATIONS_PER_CHANGE * n_changes <= len(self._numbers)
+        if budget.trials_left != 0 and is_turn and (changed := self._changed(budget, rng)) is not None:
             return changed
         return self._next_rung(found[0][0]) if found else None
 
@@ -393,13 +396,15 @@ class Racing(Optimizer):
         "Frugal Optimization for Cost-related Hyperparameters", algorithm 1): in a random direction
         or, if the last such step failed, in the opposite direction.
         """
-        seconds = budget.seconds_spent + (budget.seconds_left or 0.0)
-        for rung in reversed(self._rungs[1:] if self._has_partial_runs else ()):
+        seconds = inf
+        if budget.seconds_left is not None:
+            seconds = budget.seconds_spent + budget.seconds_left
+        for rung in reversed(self._rungs[1:]):
             losses = self._losses.get(rung, {})
-            best = min(losses, key=lambda i: (losses[i], i), default=0)
+            best = min(losses, key=lambda i: (self._violation(i), losses[i], i), default=0)
             center = self.inner.history[best].query.configuration
             query = rung.query(Query(center))
-            if losses and _LEAST_RUNS * self.costs.seconds(query) <= seconds:
+            if losses and (seconds == inf or _LEAST_RUNS * self.costs.seconds(query) <= seconds):
                 break
         else:
             return None
@@ -412,12 +417,14 @@ class Racing(Optimizer):
         steps = [back] if was_change else []
         directions = rng.normal(size=(_DIRECTIONS, len(positions))) * is_moved
         steps += [radius * d / (np.linalg.norm(d) or 1.0) for d in directions]
-        allowed = self.costs.allowed_seconds(query, budget, is_first=False)
+        allowed = inf
+        if seconds < inf:
+            allowed = self.costs.allowed_seconds(query, budget, is_first=False)
         for step in steps:
             changed = self._encoding.from_cube(center.path, reflected(positions + step))
             query = rung.query(Query(changed))
             is_new = changed not in self._numbers and is_allowed(self.space, changed)
-            if is_new and self.costs.seconds(query, LIKELY) <= allowed:
+            if is_new and (allowed == inf or self.costs.seconds(query, LIKELY) <= allowed):
                 self.inner.restore(len(self.inner.history), Query(changed), None)
                 self.memo, about = None, f"a small change of the best model, on {rung.text}"
                 self._because = Reason("race", about)
@@ -508,6 +515,9 @@ class Racing(Optimizer):
         self.inner._restore(memo)  # noqa: SLF001 - every memo is a memo of the inner method
 
     def _register(self, query: Query) -> None:
+        is_new = query.configuration not in self._numbers
+        if self._has_partial_runs and is_new and self._number_of(query) > 0:
+            self.inner.inserted.add(query.configuration)
         i = self._numbers.setdefault(query.configuration, len(self.inner.history) - 1)
         self._smaller.pop(i, None)
         self._open.add(i)
@@ -590,10 +600,21 @@ class Racing(Optimizer):
         last = self._last(i)
         if last.query.subset == 1:
             return _evaluation(last).fold_losses[0] - _evaluation(best).fold_losses[0]
-        if (rung := self._shared_rung(i, best)) is None:
+        if (compared := self._compared(i, best)) is None:
             return None
+        rung, trial = compared
         losses = self._losses[rung]
-        return losses[i] - losses[self._number(best)]
+        return losses[i] - losses[self._number(trial)] + _loss(trial) - _loss(best)
+
+    def _compared(self, i: int, best: Trial) -> tuple[Rung, Trial] | None:
+        """Return the highest rung on part of the rows that configuration i and `best` share.
+
+        The trial is `best` or, if no rung is shared, the next best full trial that shares a rung.
+        """
+        for trial in (best, *sorted(self.history.complete, key=_loss)):
+            if (rung := self._shared_rung(i, trial)) is not None:
+                return rung, trial
+        return None
 
     def _keeps_up(self, i: int) -> bool:
         """Return whether a configuration may be resumed; always true once a full trial qualifies.
@@ -609,12 +630,13 @@ class Racing(Optimizer):
         """Return whether a run is worse than `best` by a margin, or better if `sign` is -1."""
         if run.query.subset == 1:
             return is_behind(_evaluation(run), _evaluation(best), self.history, sign)
-        i, j = self._number(run), self._number(best)
-        if (rung := self._shared_rung(i, best)) is None:
+        i = self._number(run)
+        compared, difference = self._compared(i, best), self._difference(i, best)
+        if compared is None or difference is None:
             return False
-        losses = self._losses[rung]
-        known = self._known(rung, j)
-        return is_behind_on_part(sign * (losses[i] - losses[j]), _evaluation(best), known)
+        rung, trial = compared
+        known = self._known(rung, self._number(trial))
+        return is_behind_on_part(sign * difference, _evaluation(best), known)
 
     def _known(self, rung: Rung, j: int) -> list[tuple[float, float]]:
         """Return pairs of other configurations' differences from configuration j.
@@ -658,8 +680,8 @@ class Racing(Optimizer):
     def _runs(self, i: int) -> tuple[Trial, ...]:
         return self.history.trials_of(self.inner.history[i].query.configuration)
 
-    def _first(self, i: int) -> Trial:
-        return self._runs(i)[0]
+    def _violation(self, i: int) -> float:
+        return self.history.violation(self._last(i))
 
     def _last(self, i: int) -> Trial:
         return self._runs(i)[-1]

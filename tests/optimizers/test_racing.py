@@ -543,3 +543,60 @@ def test_first_promotion_prefers_a_quick_configuration_that_keeps_up() -> None:
     promoted = optimizer.ask(Budget(seconds_spent=100.0, seconds_left=400.0))
     assert promoted.subset == 1.0
     assert promoted.configuration["model"].algorithm != first
+
+
+def test_known_configurations_are_all_started_despite_small_changes() -> None:
+    space = one_algorithm(DEPTH, C)
+    known = [
+        Encoding(space).from_cube(("a",), np.array([u, 0.5])) for u in np.linspace(0.02, 0.9, 12)
+    ]
+    optimizer = raced(MANY, space)
+    optimizer.begin_with(known)
+    for _ in range(60):
+        query = optimizer.ask(AMPLE)
+        tell(optimizer, *[20.0 + len(optimizer.history)] * (query.folds or 3), seconds=0.5)
+    assert set(known) <= optimizer.history.asked
+    assert optimizer.inner.inserted
+
+
+def test_new_configuration_is_promoted_although_the_best_had_no_partial_run() -> None:
+    optimizer = with_two_parameters()
+    best = tell_change(optimizer)
+    assert optimizer.incumbent.query.configuration == best
+    promoted = set()
+    for _ in range(40):
+        query = optimizer.ask(AMPLE)
+        if query.subset == 1.0:
+            promoted.add(query.configuration)
+        tell(optimizer, *[1.0 if query.subset < 1 else 6.0] * (query.folds or 3), seconds=0.5)
+    assert promoted - optimizer.inner.inserted - {best}
+
+
+def tell_change(optimizer: Racing) -> object:
+    """Tell the outcome of a small change that becomes the best configuration."""
+    query = optimizer.ask(AMPLE)
+    assert query.configuration in optimizer.inner.inserted
+    tell(optimizer, *[5.0] * (query.folds or 3))
+    return query.configuration
+
+
+def test_small_changes_start_from_the_best_feasible_configuration() -> None:
+    limit = (Constraint("model_size_bytes", 5.0),)
+    optimizer = raced(replace(MANY, constraints=limit), one_algorithm(DEPTH, C))
+    gathered(optimizer, 20.0, *[90.0] * (GATHERED - 1))
+    for losses in ((10.0,), (10.0, 12.0, 14.0)):
+        ask(optimizer)
+        tell(optimizer, *losses)
+    center = units(optimizer.incumbent.query)
+    for _ in range(3):
+        changed = optimizer.ask(AMPLE)
+        assert np.linalg.norm(units(changed) - center) < 0.25
+        tell(optimizer, *[1.0] * (changed.folds or 3), model_size_bytes=9.0)
+
+
+@pytest.mark.parametrize("spent", [0.1, 5.0, 100.0])
+def test_measured_seconds_do_not_matter_without_a_time_budget(spent) -> None:
+    optimizer = with_two_parameters()
+    asked = [optimizer.ask(Budget(seconds_spent=spent, trials_left=9)) for _ in range(3)]
+    expected = with_two_parameters()
+    assert asked == [expected.ask(Budget(seconds_spent=1.0, trials_left=9)) for _ in range(3)]
