@@ -384,7 +384,11 @@ class Racing(Optimizer):
         is_turn = 2 * n_changes <= n_later or not found
         if budget.seconds_left is None:  # otherwise seconds leave room for new configurations
             is_turn = is_turn and _CONFIGURATIONS_PER_CHANGE * n_changes <= len(self._numbers)
-        if budget.trials_left != 0 and is_turn and (changed := self._changed(budget, rng)) is not None:
+        if (
+            budget.trials_left != 0
+            and is_turn
+            and (changed := self._changed(budget, rng)) is not None
+        ):
             return changed
         return self._next_rung(found[0][0]) if found else None
 

@@ -167,7 +167,7 @@ class Costs:
         for step in space.steps:
             for algorithm in step.algorithms:
                 growth = dict(algorithm.growth)
-                if algorithm.rounds and self._rows > MANY_ROWS:
+                if algorithm.rounds and self._rows > MANY_ROWS and objective.epochs is None:
                     growth[algorithm.rounds] = _GROWTH_IF_STOPPED
                 self._algorithms[step.name, algorithm.id] = _Algorithm(
                     algorithm.hyperparameters.values(), growth, objective

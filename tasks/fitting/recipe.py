@@ -295,7 +295,7 @@ def recipe(
         files=tuple(content_of(file) for file in algorithm.depends_on),
         memory=memory_rule,
         threads=algorithm.threads if estimator == algorithm.import_path else "",
-        rounds=algorithm.rounds if summary.rows > _FEW_ROWS else "",
+        rounds=algorithm.rounds.rpartition(".")[2] if summary.rows > _FEW_ROWS else "",
     )
     library = library_of(
         estimator,
@@ -310,7 +310,7 @@ def recipe(
 def with_rounds(algorithm: Algorithm, choice: Choice, rounds: int) -> tuple[Algorithm, Choice]:
     """Return an algorithm and its values with a given number of rounds, without early stopping."""
     values = tuple((name, v) for name, v in choice.values if name != algorithm.rounds)
-    fixed = {**algorithm.fixed, algorithm.rounds: rounds}
+    fixed = {**algorithm.fixed, algorithm.rounds.rpartition(".")[2]: rounds}
     return replace(algorithm, fixed=fixed, rounds=""), replace(choice, values=values)
 
 

@@ -5,6 +5,7 @@ rows kept from training. Training stops when the loss has not fallen during the 
 the rounds, and the model keeps the rounds with the lowest loss.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
@@ -13,14 +14,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from prefect_tune.storage.artifacts import Made
 from prefect_tune.tasks.catalogue.boosting import Native
 from prefect_tune.tasks.fitting.epochs import EpochTraining, training_of
 from prefect_tune.tasks.fitting.fitting import FoldData
-from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, imported
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, build, imported
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
+_HISTOGRAMS = HistGradientBoostingClassifier, HistGradientBoostingRegressor
 _ROUNDS_PER_PIECE = 16
 _FEWEST_PIECES = 8
 """Number of pieces before training may stop."""
@@ -43,6 +46,19 @@ class StoppingRows:
     loss: Callable[[Predictions], float]
 
 
+class UndefinedLoss(Exception):  # noqa: N818 - reads as the reason of a failure
+    """The loss of the rows kept from training is undefined; the cause gives the reason."""
+
+
+def can_stop(how: Recipe) -> bool:
+    """Return whether the estimator can stop early: boosted trees of `boosting` or histograms."""
+    iterative = training_of(how) if how.rounds in how.arguments else None
+    if iterative is None or iterative.rounds.rpartition("__")[2] != how.rounds:
+        return False
+    model = how.model_in(build(how, seed=0))
+    return isinstance(model, (Native, *_HISTOGRAMS))
+
+
 def fit_until_flat(
     how: Recipe, seed: int, data: FoldData, stopping: StoppingRows
 ) -> tuple[Made, Predictions]:
@@ -52,14 +68,22 @@ def fit_until_flat(
     `estimator`, and the held-out predictions.
 
     Raises:
+        UndefinedLoss: If the loss of the rows kept from training is undefined.
         WillNotFit: If the step would need too much memory.
         InvalidPredictions: If predictions are not finite.
-        Exception: If the estimator or the loss raises any error.
+        Exception: If the estimator raises any error.
     """
     imported(how.estimator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _fitted(how, seed, data, stopping)
+
+
+def _fitted(
+    how: Recipe, seed: int, data: FoldData, stopping: StoppingRows
+) -> tuple[Made, Predictions]:
     started, iterative = perf_counter(), training_of(how)
-    if iterative is None or not iterative.rounds:
-        raise ValueError(f"{how.algorithm} does not train in rounds")
+    assert iterative is not None  # noqa: S101 - the caller has checked
     n_pieces = ceil(how.arguments[how.rounds] / _ROUNDS_PER_PIECE)
     whole = {**how.arguments, how.rounds: n_pieces * _ROUNDS_PER_PIECE}
     training = EpochTraining(
@@ -83,9 +107,12 @@ def fit_until_flat(
             raise training.trouble
         best = int(np.argmin(training.curve)) + 1
     estimator = training.estimator
-    model = how.model_in(estimator)
+    model, rounds = how.model_in(estimator), best * _ROUNDS_PER_PIECE
     if isinstance(model, Native):
-        model.keep(best * _ROUNDS_PER_PIECE)
+        model.keep(rounds)
+    else:
+        del model.set_params(max_iter=rounds)._predictors[rounds:]  # noqa: SLF001
+    model.early_stopped_rounds_ = rounds
     begun = perf_counter()
     predictions = predictions_of(estimator, data.held_out, data.classes, name=how.algorithm)
     ended = perf_counter()
@@ -99,9 +126,6 @@ def fit_until_flat(
 
 
 def rounds_in(how: Recipe, estimator: Any) -> int | None:
-    """Return the number of rounds that early stopping found; None if there was none."""
-    iterative = training_of(how) if how.rounds else None
-    if iterative is None or not iterative.rounds:
-        return None
-    rounds: int = how.model_in(estimator).get_params()[iterative.rounds]
+    """Return the number of rounds that early stopping found; None without early stopping."""
+    rounds: int | None = getattr(how.model_in(estimator), "early_stopped_rounds_", None)
     return rounds

@@ -34,7 +34,13 @@ from prefect_tune.tasks.data.split import REFIT, nested_subset
 from prefect_tune.tasks.fitting.epochs import Checkpoint, EpochTraining, Iterative
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, step_seed
-from prefect_tune.tasks.fitting.stopping import StoppingRows, fit_until_flat, rounds_in
+from prefect_tune.tasks.fitting.stopping import (
+    StoppingRows,
+    UndefinedLoss,
+    can_stop,
+    fit_until_flat,
+    rounds_in,
+)
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext
@@ -42,6 +48,8 @@ from prefect_tune.tasks.trial.shared_blocks import SharedBlocks
 
 _STOPPING_SHARE, _MOST_STOPPING = 0.1, 10_000
 """Fraction, and largest number, of the training rows that decide when boosted trees stop."""
+_MOST_STOPPING_SHARE = 0.25
+"""Largest fraction of the rows in whole groups; with more, boosted trees do not stop early."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +83,12 @@ class Fold:
             self.context.most_threads,
         )
 
-    def stopping(self, seed: int) -> StoppingRows:
+    def stopping(self, seed: int) -> StoppingRows | None:
         """Draw the training rows that decide when boosted trees stop, at most 10,000.
 
-        The draw keeps classes and groups together. If folds look forward in time, the rows are the
-        newest.
+        The draw is stratified and keeps groups together. If folds look forward in time, the rows
+        are the newest instead. Rows of a class stay in training if fewer than half of them would.
+        Returns None if too many rows would be drawn, because groups are large.
         """
         dataset, rows = self.dataset, self.training
         share = min(_STOPPING_SHARE, _MOST_STOPPING / len(rows))
@@ -91,8 +100,21 @@ class Fold:
             groups = None if dataset.groups is None else dataset.groups[rows]
             rng = np.random.default_rng(seed)
             are_kept[nested_subset(dataset.strata[rows], groups, share, rng)] = True
+        _, stratum, counts = np.unique(
+            dataset.strata[rows], return_inverse=True, return_counts=True
+        )
+        are_kept &= (np.bincount(stratum[are_kept], minlength=len(counts)) <= counts / 2)[stratum]
+        if not are_kept.any() or are_kept.mean() > _MOST_STOPPING_SHARE:
+            return None
         metric, y = self.context.problem.find_metric(), dataset.y[rows[are_kept]]
-        return StoppingRows(are_kept, lambda p: metric.loss(y, p, len(dataset.classes)))
+
+        def loss(predictions: Predictions) -> float:
+            try:
+                return metric.loss(y, predictions, len(dataset.classes))
+            except Exception as error:  # any class, because the metric may be the user's
+                raise UndefinedLoss from error
+
+        return StoppingRows(are_kept, loss)
 
 
 def summary_of_rows(dataset: Dataset, n_rows: int) -> MatrixSummary:
@@ -319,9 +341,10 @@ class Node:
         return made
 
     def _fitted_model(self, data: FoldData) -> tuple[Made, Predictions]:
-        if self.recipe.rounds:
-            with suppress(Exception):  # the loss may be undefined for the rows kept from training
-                return fit_until_flat(self.recipe, self.seed, data, self.fold.stopping(self.seed))
+        stopping = self.fold.stopping(self.seed) if can_stop(self.recipe) else None
+        if stopping is not None:
+            with suppress(UndefinedLoss):
+                return fit_until_flat(self.recipe, self.seed, data, stopping)
         return fit_model(self.recipe, self.seed, data)
 
     def _predict_again(self) -> None:

@@ -18,7 +18,7 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
-from prefect_tune.tasks.data.split import load_split
+from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.fitting.epochs import training_of
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, recipe, with_rounds
 from prefect_tune.tasks.objective.metric import Metric
@@ -251,11 +251,15 @@ class _Chain:
             return None
         how = recipe_at(self._steps, position, parent.summary, parent.fold.dataset)
         step, is_model = self._steps[position][0].name, position == len(self._steps) - 1
+        if self._epochs or parent.fold.number == REFIT:
+            how = replace(how, rounds="")
         iterative = training_of(how) if is_model and self._epochs else None
+        problem = parent.fold.context.problem  # the metric and the seed decide the rounds
+        stopping = {"stopping": [problem.metric, problem.positive, problem.seed]}
         node = (
             IterativeNode(parent, step, how, iterative, target=self._epochs)
             if iterative and self._epochs
-            else Node(parent, step, how, is_model=is_model)
+            else Node(parent, step, how, is_model=is_model, schedule=stopping if how.rounds else {})
         )
         node.look_up()
         self.known[position] = node

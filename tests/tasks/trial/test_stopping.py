@@ -16,7 +16,7 @@ from prefect_tune.tasks.final.export import trial_pipeline
 from prefect_tune.tasks.fitting import recipe as recipe_module
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.recipe import Recipe
-from prefect_tune.tasks.fitting.stopping import StoppingRows, fit_until_flat, rounds_in
+from prefect_tune.tasks.fitting.stopping import StoppingRows, can_stop, fit_until_flat, rounds_in
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial import node as node_module
@@ -66,15 +66,22 @@ def noisy() -> tuple[FoldData, StoppingRows]:
 
 
 @pytest.mark.parametrize(
-    ("library", "rounds"),
-    [("light_gbm", "n_estimators"), ("xg_boost", "n_estimators"), ("cat_boost", "iterations")],
+    ("estimator", "rounds"),
+    [
+        (f"{BOOSTING}.light_gbm.classifier", "n_estimators"),
+        (f"{BOOSTING}.xg_boost.classifier", "n_estimators"),
+        (f"{BOOSTING}.cat_boost.classifier", "iterations"),
+        ("sklearn.ensemble.HistGradientBoostingClassifier", "max_iter"),
+    ],
+    ids=["lightgbm", "xgboost", "catboost", "histograms"],
 )
-def test_stopped_model_equals_a_model_with_the_best_number_of_rounds(library, rounds) -> None:
+def test_stopped_model_equals_a_model_with_the_best_number_of_rounds(estimator, rounds) -> None:
     data, stopping = noisy()
     how = Recipe(
-        "trees", f"{BOOSTING}.{library}.classifier", {rounds: 640, "learning_rate": 0.04},
+        "trees", estimator, {rounds: 640, "learning_rate": 0.04},
         "none", "", stochastic=True, rounds=rounds,
     )  # fmt: skip
+    assert can_stop(how)
     made, predictions = fit_until_flat(how, 1, data, stopping)
     found = rounds_in(how, made.parts["estimator"])
     assert found < 640 / 2
@@ -107,15 +114,16 @@ def test_rounds_are_recorded_kept_in_the_cache_and_used_by_the_refit(context) ->
     fitted.run_all()
     model = fitted.nodes(REFIT)[-1].part("estimator")
     assert model.get_params()["estimator__n_estimators"] == evaluation.rounds
+    assert not hasattr(model, "early_stopped_rounds_")  # no row is kept from training
     pipeline = trial_pipeline(context, refit, is_final=True).pipeline
     assert pipeline[-1].get_params()["estimator__n_estimators"] == evaluation.rounds
 
 
-def test_refit_of_a_trial_on_a_subset_finds_the_rounds_again(context) -> None:
+def test_rounds_on_a_subset_grow_for_the_refit(context) -> None:
     query = replace(query_of(context), subset=0.8)
     evaluation = evaluate(context, query)
-    assert evaluation.rounds
-    assert Trial(0, query).completed(evaluation).refit_query.rounds is None
+    refit = Trial(0, query).completed(evaluation).refit_query
+    assert refit.rounds == round(evaluation.rounds / 0.8**0.25) > evaluation.rounds
 
 
 def test_rows_kept_from_training_are_whole_groups_or_the_newest(context) -> None:
@@ -140,4 +148,25 @@ def test_undefined_loss_lets_training_run_to_the_end(context, monkeypatch) -> No
     monkeypatch.setattr(
         node_module, "nested_subset", lambda strata, *_: np.flatnonzero(strata == 0)[:5]
     )
-    assert evaluate(context, query_of(context)).rounds == round(320 * (80 / 50) ** 0.25)
+    path_run = run_all(context, query_of(context))
+    model = path_run.nodes(0)[-1]
+    assert model.rounds is None
+    expected = round(320 * (80 / 50) ** 0.25)
+    assert model.part("estimator").get_params()["estimator__n_estimators"] == expected
+
+
+def test_models_that_stop_by_another_metric_have_other_keys(context) -> None:
+    other = replace(context, problem=replace(context.problem, metric="auroc"))
+    one, another = (evaluate(study, query_of(context)) for study in (context, other))
+    assert not {*one.predictions} & {*another.predictions}
+
+
+def test_large_groups_and_rare_classes_stay_in_training(context) -> None:
+    fold = run_all(context, query_of(context), [0]).fold(0)
+    dataset = load_dataset(store_of(context), context.problem.dataset)
+    large = replace(dataset, groups=np.arange(len(dataset)) * 3 // len(dataset))
+    assert replace(fold, dataset=large).stopping(0) is None
+    y = dataset.y.copy()
+    y[fold.training[:2]] = len(dataset.classes)
+    rare = replace(dataset, y=y, classes=(*dataset.classes, "zebra"))
+    assert not replace(fold, dataset=rare).stopping(0).are_kept[:2].any()
