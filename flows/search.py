@@ -97,6 +97,8 @@ _MOST_DEATHS = 2
 """Worker deaths after which a trial fails; the second death is attributed to the trial."""
 _TIME_USED = "time budget used"
 _TICK_SECONDS = 0.5
+_MOST_START_SECONDS = 10.0
+"""Largest start of a trial that is expected again; a longer start waited for a store or worker."""
 _MOST_RESERVED = 0.25
 """Largest share of the budget that is reserved for the final model."""
 _MOST_BROKEN, _LATE_SECONDS = 3, 30.0
@@ -356,7 +358,7 @@ class StudySearch:
         if trial.failure is not None:
             output = last_lines(ended.printed)
             trial = trial.failed(replace(trial.failure, output=output))
-        start_seconds = ended.seconds - trial.cost_seconds
+        start_seconds = min(ended.seconds - trial.cost_seconds, _MOST_START_SECONDS)
         self.study.start_seconds = max(self.study.start_seconds, start_seconds)
         self.study.tell(trial, ended.task_run_id, ended.printed)
         self.waits = False

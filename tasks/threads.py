@@ -1,7 +1,7 @@
 """Threads of trials: one per trial, except in large fits with thread-independent results.
 
-Trials that run at the same time share the cores. Linear algebra always uses one thread, because the
-order in which threads add numbers affects the last digits.
+Trials that start together share the free cores, and keep their threads to their end. Linear algebra
+always uses one thread, because the order in which threads add numbers affects the last digits.
 """
 
 import os

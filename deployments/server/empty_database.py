@@ -28,6 +28,8 @@ _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.empty_databas
 def seed_database(folder: Path) -> None:
     """Copy the template database into a new home folder, if there is a template."""
     database, template = folder / _FILE, _template()
+    if not database.exists():
+        (folder / _NOTE).unlink(missing_ok=True)  # of a deleted database
     if not database.exists() and template.exists():
         with atomic_file(database) as temporary:  # a killed process must not leave half a file
             temporary.chmod(0o600)

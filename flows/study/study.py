@@ -78,8 +78,8 @@ class Study:
         seconds_before: Study time of earlier sessions.
         clock: Clock of the study time.
         choice_costs: Measured time of choosing an ensemble; None if not measured yet.
-        start_seconds: Longest time of this session between the start of a trial and its evaluation,
-            such as the start of a process. A process starts again after a fit was stopped.
+        start_seconds: Longest time, up to 10 s, that a trial of this session spent outside its
+            evaluation, for example on the start of a process, which a stopped fit makes necessary.
     """
 
     def __init__(self, store: ArtifactStore, name: str, plan: StudyPlan | None = None) -> None:
