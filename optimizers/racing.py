@@ -604,9 +604,11 @@ class Racing(Optimizer):
         last = self._last(i)
         if last.query.subset == 1:
             return _evaluation(last).fold_losses[0] - _evaluation(best).fold_losses[0]
-        if (compared := self._compared(i, best)) is None:
-            return None
-        rung, trial = compared
+        compared = self._compared(i, best)
+        return None if compared is None else self._difference_on(*compared, i, best)
+
+    def _difference_on(self, rung: Rung, trial: Trial, i: int, best: Trial) -> float:
+        """Return a configuration's difference from `best`, given the difference from `trial`."""
         losses = self._losses[rung]
         return losses[i] - losses[self._number(trial)] + _loss(trial) - _loss(best)
 
@@ -635,10 +637,10 @@ class Racing(Optimizer):
         if run.query.subset == 1:
             return is_behind(_evaluation(run), _evaluation(best), self.history, sign)
         i = self._number(run)
-        compared, difference = self._compared(i, best), self._difference(i, best)
-        if compared is None or difference is None:
+        if (compared := self._compared(i, best)) is None:
             return False
         rung, trial = compared
+        difference = self._difference_on(rung, trial, i, best)
         known = self._known(rung, self._number(trial))
         return is_behind_on_part(sign * difference, _evaluation(best), known)
 
@@ -685,7 +687,8 @@ class Racing(Optimizer):
         return self.history.trials_of(self.inner.history[i].query.configuration)
 
     def _violation(self, i: int) -> float:
-        return self.history.violation(self._last(i))
+        ended = self._ended(i)
+        return inf if ended is None else self.history.violation(ended)
 
     def _last(self, i: int) -> Trial:
         return self._runs(i)[-1]

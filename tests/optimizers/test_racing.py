@@ -600,3 +600,14 @@ def test_measured_seconds_do_not_matter_without_a_time_budget(spent) -> None:
     asked = [optimizer.ask(Budget(seconds_spent=spent, trials_left=9)) for _ in range(3)]
     expected = with_two_parameters()
     assert asked == [expected.ask(Budget(seconds_spent=1.0, trials_left=9)) for _ in range(3)]
+
+
+def test_pending_promotion_does_not_prevent_the_choice_of_the_best_trial() -> None:
+    optimizer = with_promoted_incumbent(20.5)
+    promoted = optimizer.ask(Budget(seconds_spent=100.0, seconds_left=900.0))
+    while promoted.subset < 1:
+        tell(optimizer, 19.0, seconds=0.5)
+        promoted = optimizer.ask(Budget(seconds_spent=100.0, seconds_left=900.0))
+    assert optimizer.incumbent.query.is_full
+    for _ in range(3):
+        optimizer.ask(Budget(seconds_spent=100.0, seconds_left=900.0))
