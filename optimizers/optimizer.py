@@ -51,7 +51,7 @@ class Optimizer(ABC):
         costs: Predictor of the run times of queries, updated with each finished trial.
         has_partial_runs: Whether a race of the method's configurations starts with evaluations on
             part of the rows.
-        inserted: Configurations that a race has added to those of the method.
+        inserted: Configurations that a race has added to the proposals of the method.
         memo: State that `replay` needs, as JSON values; None without such state.
         reason: Reason for the last proposal; None before the first ask of this process.
 

@@ -145,7 +145,7 @@ def test_only_installed_wheels_are_identified_by_version(
 
 
 @pytest.mark.parametrize("package", ["sklearn", "numpy", "yaml", "dateutil", "prefect"])
-def test_distributions_of_packages_are_those_of_the_standard_library(package) -> None:
+def test_distributions_of_packages_equal_the_result_of_the_standard_library(package) -> None:
     assert distributions_of(package) == sorted(set(packages_distributions()[package]))
 
 

@@ -28,7 +28,7 @@ def _additive(rng: _RNG, n: int) -> pd.DataFrame:
 
 
 def _noise_columns(rng: _RNG, n: int) -> pd.DataFrame:
-    """Forty columns, of which six matter."""
+    """Forty columns; six columns affect the target."""
     X = rng.normal(size=(n, 40))
     score = X[:, 0] + X[:, 1] ** 2 - 1 + X[:, 2] * X[:, 3] + np.tanh(2 * X[:, 4]) - 0.6 * X[:, 5]
     return _halved(_frame(X, score + rng.normal(size=n)))

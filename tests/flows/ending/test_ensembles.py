@@ -114,7 +114,9 @@ def test_slow_choice_of_an_ensemble_considers_only_the_best_trials(study, monkey
     assert 0 < few < all_trials
 
 
-def test_ensemble_chosen_on_a_sample_has_its_loss_on_all_held_out_rows(study, monkeypatch) -> None:
+def test_loss_of_an_ensemble_chosen_on_a_sample_covers_all_held_out_rows(
+    study, monkeypatch
+) -> None:
     monkeypatch.setattr(tasks, "MOST_ROWS", 30)
     monkeypatch.setattr(tasks, "_RAREST", 5)
     chosen = chosen_of(study, "agnostic")

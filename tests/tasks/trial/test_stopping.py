@@ -57,7 +57,7 @@ def query_of(context: StudyContext, rounds: int = 320) -> Query:
 
 
 def noisy() -> tuple[FoldData, StoppingRows]:
-    """Return 300 training rows with wrong classes, of which a third are kept from training."""
+    """Return 300 training rows with wrong classes; a third of the rows is kept from training."""
     X, y = make_classification(400, 6, flip_y=0.4, random_state=0)
     are_kept = np.arange(300) % 3 == 0
     metric = metric_named("neg_log_loss")
