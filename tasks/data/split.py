@@ -162,6 +162,9 @@ _MOST_HELD_OUT = 0.2
 _MOST_PARTS = 20
 """Maximum number of parts into which groups are divided to draw a test part, which consists of some
 of these parts."""
+_MOST_UNITS = 3000
+"""Maximum number of groups that are stratified one by one. More groups are stratified in as many
+bundles, because scikit-learn takes up to a millisecond per group."""
 _DRAWS = 20
 """Number of random assignments of groups to parts; the most balanced assignment is used."""
 
@@ -462,12 +465,17 @@ def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, se
 
 
 def _stratified_parts(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> list[Rows]:
-    """Divide rows, or groups of rows, into stratified parts; return the rows of each part."""
+    """Divide rows, or groups of rows, into stratified parts; return the rows of each part.
+
+    Groups with rows of the same class are spread over the bundles, the rarest class first.
+    """
     kind = StratifiedKFold if dataset.groups is None else StratifiedGroupKFold
-    groups = None if dataset.groups is None else dataset.groups[rows]
+    groups, y = None if dataset.groups is None else dataset.groups[rows], dataset.strata[rows]
+    if groups is not None and len(np.unique(groups)) > _MOST_UNITS:
+        order = np.lexsort((np.random.default_rng(seed).random(len(rows)), np.bincount(y)[y]))
+        groups = pd.factorize(groups[order])[0][np.argsort(order)] % _MOST_UNITS
     splitter = kind(n_parts, shuffle=True, random_state=seed)
-    splits = splitter.split(rows, dataset.strata[rows], groups)
-    return [rows[held_out] for _, held_out in splits]
+    return [rows[held_out] for _, held_out in splitter.split(rows, y, groups)]
 
 
 def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:

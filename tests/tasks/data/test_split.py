@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedGroupKFold
 
 from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
@@ -216,6 +217,24 @@ def test_second_split_differs_even_with_few_groups_of_different_sizes(
     assert len(pairs) > len(np.unique(split.fold[rows]))  # not the same parts by other numbers
     assert ((again.fold == TEST) == (split.fold == TEST)).all()
     check_groups(data, again)
+
+
+def test_many_groups_are_split_in_bundles_with_a_rare_class_in_every_part(monkeypatch) -> None:
+    seen: list[int] = []
+
+    class Seen(StratifiedGroupKFold):
+        def split(self, X, y, groups):
+            seen.append(len(np.unique(groups)))
+            return super().split(X, y, groups)
+
+    monkeypatch.setattr("prefect_tune.tasks.data.split._MOST_UNITS", 3)
+    monkeypatch.setattr("prefect_tune.tasks.data.split.StratifiedGroupKFold", Seen)
+    groups = np.repeat(np.arange(30), 4)
+    data = replace(dataset(120), groups=groups, y=(groups >= 27).astype(np.int32))
+    split = make_split(data, 3, 0, 0)
+    check_groups(data, split)
+    assert seen == [3]
+    assert [int(data.y[split.fold == part].sum()) for part in range(3)] == [4, 4, 4]
 
 
 def test_groups_are_assigned_with_classes_spread_evenly() -> None:
