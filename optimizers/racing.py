@@ -70,7 +70,7 @@ class Rung(NamedTuple):
         """Description of the rung for users."""
         if self.subset < 1:
             return f"{share_text(self.subset)} of the rows"
-        return "all folds" if self.folds == inf else "the first fold"
+        return "a full evaluation" if self.folds == inf else "the first fold"
 
 
 def is_large(objective: Objective) -> bool:
@@ -430,7 +430,7 @@ class Racing(Optimizer):
             is_new = changed not in self._numbers and is_allowed(self.space, changed)
             if is_new and (allowed == inf or self.costs.seconds(query, LIKELY) <= allowed):
                 self.inner.restore(len(self.inner.history), Query(changed), None)
-                self.memo, about = None, f"a small change of the best model, on {rung.text}"
+                self.memo, about = None, f"a small change of the best model ({rung.text})"
                 self._because = Reason("race", about)
                 return query
         return None

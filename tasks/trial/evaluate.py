@@ -168,17 +168,18 @@ def _evaluated(
         cause = failed.__cause__ if failed and failed.__cause__ else error
         if isinstance(cause, StoreLost | StoreRefused):
             raise cause  # noqa: B904 - keeps its own cause
-        kind = FailureKind.TIMEOUT if isinstance(cause, WillNotEnd) else FailureKind.ERROR
+        too_long = cause if isinstance(cause, WillNotEnd) else None
+        kind = FailureKind.TIMEOUT if too_long else FailureKind.ERROR
         return Failure(
             kind=FailureKind.MEMORY if isinstance(cause, MemoryError) else kind,
-            message=error_line(cause),
-            traceback=masked("".join(traceback.format_exception(cause))),
+            message=str(too_long or error_line(cause)),
+            traceback="" if too_long else masked("".join(traceback.format_exception(cause))),
             step=failed.step if failed else None,
             fold=failed.fold if failed else None,
             cost_seconds=stopwatch.seconds(),
             steps=path_run.costs() if path_run else (),
             load_seconds=load_seconds,
-            pilot=cause.pilot if isinstance(cause, WillNotEnd) else piloted,
+            pilot=too_long.pilot if too_long else piloted,
         )
 
 
@@ -313,8 +314,8 @@ class WillNotEnd(Exception):  # noqa: N818 - reads as an outcome
 
     def __init__(self, pilot: Pilot) -> None:
         super().__init__(
-            f"the trial was not started: after a fit on {pilot.rows:,} rows, it is predicted to "
-            f"take {pilot.seconds:.3g} s, but the limit is {pilot.limit_seconds:.3g} s"
+            f"stopped after a fit on {pilot.rows:,} rows: the trial would take about "
+            f"{pilot.seconds:.3g} s, but the limit is {pilot.limit_seconds:.3g} s"
         )
         self.pilot = pilot
 

@@ -262,6 +262,7 @@ def test_best_configuration_on_the_subset_is_promoted_to_one_fold_and_then_to_al
     assert optimizer.incumbent == best  # it leads while its next stretch is under way
     tell(optimizer, 15.0)
     assert ask(optimizer) == Query(best.query.configuration)
+    assert optimizer.reason.text == "not behind on the first fold; next: a full evaluation"
     # With workers to spare the next best are promoted meanwhile.
     busy = gathered(raced(MANY), *looks)
     asked = [ask(busy).configuration for _ in range(3)]

@@ -164,7 +164,8 @@ def test_pilot_measures_each_step_and_changes_nothing(tmp_path, events) -> None:
 def test_trial_predicted_to_time_out_is_not_started_and_stores_no_records(context) -> None:
     failure = evaluate_query(context, draw(context, 1), pilot_seconds=0.0)
     assert failure.is_unstarted
-    assert (failure.kind, failure.steps) == ("timeout", ())
+    assert (failure.kind, failure.steps, failure.traceback) == ("timeout", (), "")
+    assert failure.message.startswith("stopped after a fit on ")
     assert failure.cost_seconds > 0
     assert not store_of(context).index.select()
     assert not store_of(context).records.used_by("test", PREDICTIONS)
