@@ -206,7 +206,7 @@ class _Ending:
             except RefitFailed as failure:
                 failures.append(Replaced(numbers, masked(str(failure))))
                 continue
-            done = "taken from the folds" if is_of_folds else "fitted"
+            done = "taken from the evaluation" if is_of_folds else "fitted"
             self.observer.note(f"final model saved ({done} in {format_seconds(seconds)})")
             weights = _weights(candidate.members)
             ensemble: Ensemble | None = None
@@ -261,7 +261,7 @@ class _Ending:
         except RefitFailed as failure:  # the cache no longer has a fold model
             self.observer.note(f"{failure}; fitting on all training rows instead, which is slower")
             return fit(), False
-        self.observer.note(f"using the models of the folds instead, because {reason}")
+        self.observer.note(f"using the evaluated models instead, because {reason}")
         return seconds, True
 
     def score(self) -> ModelFacts:

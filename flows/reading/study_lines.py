@@ -107,6 +107,7 @@ def model_lines(view: StudyView) -> Iterator[StudyLine]:
         yield _line(f"no full evaluation qualifies; the model is the best partial one, {trial}")
     if view.model_of_folds:
         which = "the model of the first fold" if view.constraints else "the mean of the fold models"
+        which = which if view.holdout is None else "the model that predicted the held-out rows"
         again = f"run {view.resume_command}" if view.resume_command else "tune this study again"
         yield _line(
             f"the final model is {which}, because time ran out before a fit on all training rows; "

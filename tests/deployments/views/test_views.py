@@ -75,6 +75,7 @@ STUDIES: dict[str, dict[str, Any]] = {
         "instead_of": {"trials": [1], "reason": "r", "failures": [{"trials": [1], "reason": "r"}]},
     },
     "a model of the folds": {"model_of_folds": True, "constraints": {}},
+    "a model of a single holdout": {"model_of_folds": True, "holdout": 0.1},
     "a model of the first fold of a DataFrame": {"model_of_folds": True, "resume_command": ""},
     "nothing has run": {
         "incumbent": None, "n_trials": 1, **NO_MODEL,
