@@ -289,7 +289,7 @@ class Metric:
         except ValueError as error:
             data = f"{n_classes} classes" if n_classes else "numbers"
             raise BadInput(
-                f"--metric {self.name} is not defined for these {data}: {error}"
+                f"--metric {self.name} is not defined for these {data}: {error.__cause__ or error}"
             ) from error
         declared = self.declared
         return Objective(self.name, declared.unit, declared.lower, declared.upper, chance)

@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 from studies import context_of, draw, epoch_context, evaluate, to_epoch
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
+from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.final.refit import LossOnTest, loss_on_test
 from prefect_tune.tasks.objective.metric import METRICS, Metric, metric_named
@@ -104,6 +105,11 @@ def test_chance_loss_is_the_loss_of_the_best_constant_guess(name, chance) -> Non
     objective = metric_named(name).objective(np.array([0] * 30 + [1] * 10), 2)
     assert objective.chance == pytest.approx(chance)
     assert objective.lower <= objective.chance <= objective.upper
+
+
+def test_metric_of_two_classes_is_refused_for_three_with_one_reason() -> None:
+    with pytest.raises(BadInput, match=r"^--metric f1 is not defined for these 3 classes: Target"):
+        metric_named("f1").objective(np.array([0, 1, 2] * 4), 3)
 
 
 def test_labels_without_scores_have_an_auroc_but_no_probability_loss() -> None:
