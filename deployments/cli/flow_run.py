@@ -1,6 +1,7 @@
 """Runs the flow of a command, and shows progress."""
 
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -44,6 +45,8 @@ def run_flow(
     from prefect_tune.flows.running.interrupts import interrupts_taken
     from prefect_tune.tasks.sandbox.zygote import ZYGOTE, CannotStart
 
+    if sys.stderr.isatty() and not (quiet or json_lines):
+        echo("loading the libraries and the data ...", err=True)
     announce = partial(echo, "interrupted: ending the running trials ...", err=True)
     with interrupts_taken(announce), ExitStack() as stack:
         with quick_imports():

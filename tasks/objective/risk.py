@@ -123,9 +123,7 @@ def loss_of_scorer(
         why = predictions.why_no_probabilities
         raise ValueError(f"{declared.name} needs probabilities, and {why}") from error
     except (ValueError, ZeroDivisionError) as error:  # all class weights are 0
-        raise ValueError(
-            f"{declared.name} is not defined on these {len(y)} rows: {error}"
-        ) from error
+        raise ValueError(f"{declared.name} is undefined on these {len(y)} rows: {error}") from error
     return declared.best_score - float(score)
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from html import unescape
+from unittest.mock import Mock
 
 import httpx
 import pandas as pd
@@ -15,6 +16,7 @@ from prefect.utilities.callables import parameter_schema
 from prefect_api import flow_runs
 
 from prefect_tune.deployments.cli.errors import reported_errors
+from prefect_tune.deployments.cli.flow_run import run_flow
 from prefect_tune.deployments.server.embedded import ServerFailed
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tune import tune
@@ -175,6 +177,18 @@ def test_error_becomes_a_message_and_an_exit_code(error, code, said, capsys) -> 
         raise error
     assert ended.value.code == code
     assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("quiet", "said"), [(False, "loading the libraries and the data ...\n"), (True, "")]
+)
+def test_start_of_a_run_is_announced_in_a_terminal(monkeypatch, capsys, quiet, said) -> None:
+    server = "prefect_tune.deployments.server.embedded.launched_server"
+    monkeypatch.setattr(server, Mock(side_effect=ServerFailed))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with pytest.raises(ServerFailed):
+        run_flow(Mock(), Mock(), quiet=quiet, json_lines=False, keep_server=False)
+    assert capsys.readouterr().err == said
 
 
 def test_unexpected_error_shows_the_traceback() -> None:
