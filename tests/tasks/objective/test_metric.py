@@ -108,8 +108,9 @@ def test_chance_loss_is_the_loss_of_the_best_constant_guess(name, chance) -> Non
 
 
 def test_metric_of_two_classes_is_refused_for_three_with_one_reason() -> None:
-    with pytest.raises(BadInput, match=r"^--metric f1 is not defined for these 3 classes: Target"):
+    with pytest.raises(BadInput) as refused:
         metric_named("f1").objective(np.array([0, 1, 2] * 4), 3)
+    assert str(refused.value).count("f1") == 1
 
 
 def test_labels_without_scores_have_an_auroc_but_no_probability_loss() -> None:
