@@ -217,9 +217,9 @@ _CONFIGURATIONS_PER_CHANGE = 3
 _LEAST_RUNS, _STEP, _DIRECTIONS = 6, 0.1, 8
 """Number of runs that must fit into the budget; step size as in FLOW2, in the unit cube; and number
 of directions to try."""
-_LEADS_BY = 0.1
-"""Fraction by which the loss of a run on fewer rows must be lower for the run to lead before any
-full trial."""
+_LEADS_BY, _LEADS_FULL_BY = 0.1, 0.5
+"""Fraction by which the loss of a run on fewer rows must be lower for the run to lead: before any
+full trial, and ahead of the best full trial while chance differences are unknown."""
 
 
 class Racing(Optimizer):
@@ -277,16 +277,22 @@ class Racing(Optimizer):
     def incumbent(self) -> Trial | None:
         """The best full trial, or a partial trial that is clearly better.
 
-        Before the first full trial, the incumbent is the best partial trial; a run on fewer rows
-        counts as better only by a tenth of the loss. Under constraints, a run on part of the rows
-        never beats a full trial, because measured quantities may grow with the rows.
+        A partial trial with less than half of the best full trial's loss is clearly better. Before
+        the first full trial, the incumbent is the best partial trial; a run on fewer rows counts as
+        better only by a tenth of the loss. Under constraints, a run on part of the rows never beats
+        a full trial, because measured quantities may grow with the rows.
         """
         best = self.history.incumbent
         runs = [run for i in self._open if (run := self._ended(i)) and not run.query.is_full]
         runs = [run for run in runs if self.history.violation(run) <= 0]
         if best is not None:
             may_lead = (t for t in runs if t.query.subset == 1 or not self.objective.constraints)
-            ahead = [run for run in may_lead if self._is_behind(run, best, -1.0)]
+            least = _LEADS_FULL_BY * (_loss(best) - self.objective.lower)  # inf without a bound
+            ahead = [
+                run
+                for run in may_lead
+                if self._is_behind(run, best, -1.0) or _loss(run) - self.objective.lower < least
+            ]
             key = lambda t: (-self._number_of(t.query), t.loss, t.number)  # noqa: E731
             return min(ahead, key=key, default=best)
         leading: Trial | None = None

@@ -362,6 +362,20 @@ def test_small_subset_never_leads_under_constraints() -> None:
     assert optimizer.incumbent == full
 
 
+@pytest.mark.parametrize(("loss", "leads"), [(7.0, True), (9.0, False)])
+def test_small_subset_with_half_of_the_full_loss_leads_before_chance_is_known(loss, leads) -> None:
+    optimizer = raced(replace(MANY, n_folds=1))
+    for first in (20.0, *[90.0] * (GATHERED - 1)):
+        assert ask(optimizer).subset == SHARE
+        tell(optimizer, first, seconds=0.5)
+    while not ask(optimizer).is_full:
+        tell(optimizer, 18.0)
+    full = tell(optimizer, 16.0)
+    assert optimizer.ask(Budget(seconds_spent=1e3, seconds_left=0.6)).subset == SHARE
+    look = tell(optimizer, loss)
+    assert optimizer.incumbent == (look if leads else full)
+
+
 def test_subset_evaluations_fill_the_first_fifth_of_the_budget() -> None:
     optimizer = gathered(raced(MANY), 30.0, 20.0)
     best = optimizer.history[1].query.configuration
