@@ -28,6 +28,10 @@ _NEEDED = {"iterations", "learning_rate", "random_state"}
 """Arguments that must be given for training to continue: the library's own choice of the learning
 rate depends on the number of rounds.
 """
+_OF_FEW_ROUNDS: Mapping[str, Any] = {"leaf_estimation_iterations": 1, "max_ctr_complexity": 1}
+"""The library's values for fewer than 200 rounds. Training that continues to more rounds would
+otherwise fail, because the library's own values would change.
+"""
 
 
 class _CatBoost(Native):
@@ -55,6 +59,8 @@ class _CatBoost(Native):
 
     def _trained(self, data: Any, begun: Any, *, is_live: bool) -> Any:  # noqa: ARG002
         model: Any = clone(self.estimator)
+        if self.can_continue:
+            model.set_params(**_OF_FEW_ROUNDS)
         with TemporaryDirectory() as folder:
             kept, given = Path(folder, "snapshot"), {}
             if self.warm_start:

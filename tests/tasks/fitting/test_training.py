@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,10 +26,10 @@ from prefect_tune.tasks.fitting.epochs import (
     rounds_after,
     training_of,
 )
-from prefect_tune.tasks.fitting.fitting import FoldData
+from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.recipe import Recipe
 from prefect_tune.tasks.objective.metric import metric_named
-from prefect_tune.tasks.objective.predictions import predictions_of
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 EPOCHS = 10
 BOOSTING = "prefect_tune.tasks.catalogue.boosting"
@@ -115,7 +116,10 @@ def trained(how: Recipe, *stops: int, data: FoldData | None = None) -> EpochTrai
 
 
 def held_out(training: EpochTraining) -> bytes:
-    found = training.predictions(training.epochs)
+    return held_out_of(training.predictions(training.epochs))
+
+
+def held_out_of(found: Predictions) -> bytes:
     return found.label.tobytes() + (b"" if found.score is None else found.score.tobytes())
 
 
@@ -198,6 +202,26 @@ def test_each_pass_over_the_rows_has_a_different_seed(monkeypatch) -> None:
     assert used == [epoch_seed(7, epoch) for epoch in range(1, 11)]
     others = [epoch_seed(seed, epoch) for seed in (0, 1) for epoch in range(1, 50)]
     assert len({*used, *others}) == len(used) + len(others)
+
+
+@pytest.mark.slow
+def test_catboost_continues_beyond_200_rounds() -> None:
+    """From 200 rounds on, the library would choose other arguments for two classes."""
+    usual, _ = rows_of(classes=True)
+    train, held_out = (
+        pd.DataFrame(X[:, :3], columns=list("abc")).assign(
+            kind=np.where(X[:, 3] > 0, "left", "right")
+        )
+        for X in (usual.train, usual.held_out)
+    )
+    y, classes = np.where(usual.y == "a", "a", "b"), np.array(["a", "b"])
+    data = FoldData(train, held_out, y, classes)
+    how = recipe_of(f"{BOOSTING}.cat_boost.classifier", {"iterations": 220, "learning_rate": 0.2})
+    parts = EpochTraining(how, training_of(how), 7, data, epochs=EPOCHS, loss=None)
+    for stop in (9, 10):
+        parts.advance(stop)
+    _, expected = fit_model(how, 7, data)
+    assert held_out_of(parts.predictions(EPOCHS)) == held_out_of(expected)
 
 
 class SGDClassifierOfAUser(SGDClassifier):  # type: ignore[misc]
