@@ -2,7 +2,8 @@
 
 The rounds are added in pieces (see `epochs`). After each piece, the study's loss is computed on the
 rows kept from training. Training stops when the loss has not fallen during the last two fifths of
-the rounds, and the model keeps the rounds with the lowest loss.
+the rounds, and the model keeps the rounds with the lowest loss. If all losses are equal but not 0,
+training does not stop early.
 """
 
 import warnings
@@ -99,13 +100,14 @@ def _fitted(
         epochs=n_pieces,
         loss=stopping.loss,
     )
-    done = best = 0
-    while done < n_pieces and (done < _FEWEST_PIECES or best > _PATIENCE * done):
-        done = min(max(done + 1, int(_GROWTH * done)), n_pieces)
+    done, best = 0, 1
+    while done < n_pieces and best > _PATIENCE * done:
+        done = min(max(_FEWEST_PIECES, int(_GROWTH * done)), n_pieces)
         training.advance(done)
         if training.trouble is not None:
             raise training.trouble
-        best = int(np.argmin(training.curve)) + 1
+        is_flat = 0 < min(training.curve) == max(training.curve)
+        best = done if is_flat else int(np.argmin(training.curve)) + 1
     estimator = training.estimator
     model, rounds = how.model_in(estimator), best * _ROUNDS_PER_PIECE
     if isinstance(model, Native):

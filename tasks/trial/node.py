@@ -87,23 +87,26 @@ class Fold:
         """Draw the training rows that decide when boosted trees stop, at most 10,000.
 
         The draw is stratified and keeps groups together. If folds look forward in time, the rows
-        are the newest instead. Rows of a class stay in training if fewer than half of them would.
-        Returns None if too many rows would be drawn, because groups are large.
+        are the newest instead. Rows of a class, with their groups, stay in training if fewer than
+        half of the class would. Returns None if too many rows would be drawn, because groups are
+        large.
         """
         dataset, rows = self.dataset, self.training
         share = min(_STOPPING_SHARE, _MOST_STOPPING / len(rows))
         are_kept = np.zeros(len(rows), dtype=np.bool_)
+        groups = None if self.looks_forward or dataset.groups is None else dataset.groups[rows]
         if self.looks_forward:
             by_time = np.argsort(times_of(dataset)[rows], kind="stable")
             are_kept[by_time[-round(share * len(rows)) :]] = True
         else:
-            groups = None if dataset.groups is None else dataset.groups[rows]
             rng = np.random.default_rng(seed)
             are_kept[nested_subset(dataset.strata[rows], groups, share, rng)] = True
         _, stratum, counts = np.unique(
             dataset.strata[rows], return_inverse=True, return_counts=True
         )
         are_kept &= (np.bincount(stratum[are_kept], minlength=len(counts)) <= counts / 2)[stratum]
+        if groups is not None:  # groups with rows of a rare class return to training
+            are_kept &= ~np.isin(groups, groups[~are_kept])
         if not are_kept.any() or are_kept.mean() > _MOST_STOPPING_SHARE:
             return None
         metric, y = self.context.problem.find_metric(), dataset.y[rows[are_kept]]

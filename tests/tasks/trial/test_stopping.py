@@ -100,6 +100,15 @@ def test_stopped_model_equals_a_model_with_the_best_number_of_rounds(estimator, 
     assert best < min(others)
 
 
+def test_training_with_a_constant_loss_does_not_stop_early() -> None:
+    """For example, no row of the positive class may be kept from training."""
+    data, stopping = noisy()
+    path, arguments = f"{BOOSTING}.light_gbm.classifier", {"n_estimators": 160}
+    how = Recipe("trees", path, arguments, "none", "", stochastic=True, rounds="n_estimators")
+    made, _ = fit_until_flat(how, 1, data, replace(stopping, loss=lambda _: 0.5))
+    assert rounds_in(how, made.parts["estimator"]) == 160
+
+
 def test_rounds_are_recorded_kept_in_the_cache_and_used_by_the_refit(context) -> None:
     query = query_of(context)
     evaluation = evaluate(context, query)
@@ -170,3 +179,7 @@ def test_large_groups_and_rare_classes_stay_in_training(context) -> None:
     y[fold.training[:2]] = len(dataset.classes)
     rare = replace(dataset, y=y, classes=(*dataset.classes, "zebra"))
     assert not replace(fold, dataset=rare).stopping(0).are_kept[:2].any()
+    groups = np.arange(len(dataset)) // 4
+    kept = replace(fold, dataset=replace(rare, groups=groups)).stopping(0).are_kept
+    of_rows = groups[fold.training]
+    assert not np.intersect1d(of_rows[kept], of_rows[~kept]).size
