@@ -79,6 +79,7 @@ class _CatBoost(Native):
 
     def _keep(self, n_rounds: int) -> None:
         self.estimator_.shrink(n_rounds)
+        self.snapshot_ = b""  # would be most of the model's size
 
     def _predicted(self, coded: Any) -> Any:
         return self._stage(coded, None, 0, 0)[0]  # 0 means all

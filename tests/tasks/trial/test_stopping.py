@@ -85,6 +85,7 @@ def test_stopped_model_equals_a_model_with_the_best_number_of_rounds(estimator, 
     made, predictions = fit_until_flat(how, 1, data, stopping)
     found = rounds_in(how, made.parts["estimator"])
     assert found < 640 / 2
+    assert not getattr(made.parts["estimator"], "snapshot_", b"")
 
     rest = replace(data, train=data.train[~stopping.are_kept], y=data.y[~stopping.are_kept])
     at_once = replace(how, arguments={**how.arguments, rounds: found}, rounds="")
