@@ -552,6 +552,7 @@ class IterativeNode(Node):
         else:
             training.earlier_seconds += training.seconds
             training.seconds = 0.0
+            training.data = replace(training.data, most_threads=self.fold.context.most_threads)
         if training.epochs < epochs:
             self.resumed_from = min(self.resumed_from, training.epochs)
             self._train(training, epochs)

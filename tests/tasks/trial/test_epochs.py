@@ -131,6 +131,13 @@ def test_resumed_trial_predicts_with_the_best_epoch(tmp_path, context, model, is
     assert verify(store_of(context)).is_sound
 
 
+def test_training_in_memory_continues_with_the_threads_of_the_trial(context) -> None:
+    forget_trainings()
+    train(context, "boosting", 4)
+    train(replace(context, most_threads=2), "boosting", 6)
+    assert {live.data.most_threads for live in node_module._LIVE.values()} == {2}
+
+
 def test_study_does_not_resume_curves_recorded_with_another_metric(context) -> None:
     begun = train(context, "boosting", 2)
     other = replace(context, problem=replace(context.problem, metric="neg_log_loss"))
