@@ -115,7 +115,8 @@ class Optimizer(ABC):
         """Notes for users during the search. Each note is reported once."""
         return ()
 
-    def refit(self, trial: Trial) -> Query:
+    @staticmethod
+    def refit(trial: Trial) -> Query:
         """Return the query for fitting the final model of a trial."""
         return trial.refit_query
 

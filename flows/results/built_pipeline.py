@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
+from prefect_tune.optimizers.registry import loaded, method_named
 from prefect_tune.optimizers.space.configuration import Query
-from prefect_tune.optimizers.trials.trial import rounds_of_refit
+from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import output_record
 from prefect_tune.storage.masking import masked
@@ -65,14 +66,17 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
         epochs=plan.options.epochs,
     )
     evaluation, failure = trial.evaluation, trial.failure
-    is_final, rounds = is_in_final_model(opened, number), evaluation.rounds if evaluation else None
-    if is_final:
-        rounds = rounds_of_refit(rounds, query.subset)
+    is_final = is_in_final_model(opened, number)
+    if evaluation and is_final:
+        method = loaded(method_named(plan.method).implementation)
+        query = method.refit(Trial(number, query).completed(evaluation))
+    elif evaluation:
+        epochs = evaluation.best_epoch or query.epochs
+        query = replace(query, epochs=epochs, rounds=evaluation.rounds)
     return trial_pipeline(
         context,
-        replace(query, rounds=rounds),
+        query,
         failed_step=(failure.step or "") if failure else None,
-        best_epoch=evaluation.best_epoch if evaluation else None,
         is_final=is_final,
     )
 

@@ -10,14 +10,6 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
 
 
-def rounds_of_refit(rounds: int | None, subset: float) -> int | None:
-    """Return the rounds of a refit, given the rounds on a subset of the rows.
-
-    Rounds grow with the fourth root of the rows, as the rule `rounds_of_n` of hyperparameters.
-    """
-    return None if rounds is None else round(rounds / subset**0.25)
-
-
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A numbered query and its outcome so far.
@@ -78,6 +70,7 @@ class Trial:
     def refit_query(self) -> Query:
         """The query for fitting the trial's final model: all rows, and the best epoch or rounds.
 
+        Rounds grow with the fourth root of the rows, as the rule `rounds_of_n` of hyperparameters.
         If the last epoch was the best, training runs to the end, except under constraints, because
         measured quantities may grow with the epochs.
         """
@@ -85,7 +78,7 @@ class Trial:
             return Query(self.query.configuration)
         epochs, is_stopped = self.evaluation.best_epoch, self.state == TrialState.STOPPED
         rises = is_stopped and epochs == self.query.epochs and not self.evaluation.constraints
-        rounds = rounds_of_refit(self.evaluation.rounds, self.query.subset)
+        rounds = self.evaluation.rounds and round(self.evaluation.rounds / self.query.subset**0.25)
         return Query(self.query.configuration, epochs=None if rises else epochs, rounds=rounds)
 
     def completed(self, evaluation: Evaluation) -> Self:

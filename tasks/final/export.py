@@ -277,13 +277,12 @@ def trial_pipeline(
     query: Query,
     *,
     failed_step: str | None = None,
-    best_epoch: int | None = None,
     is_final: bool = False,
 ) -> TrialPipeline:
     """Build the pipeline of a trial for the first fold or, if `is_final`, for the final model.
 
-    If the model trains in epochs, the pipeline trains to `best_epoch`, or to the last epoch if
-    None.
+    If the model trains in epochs, the pipeline trains to the epoch of the query, or to the last
+    epoch if None. For the final model, the query is that of the refit.
 
     If the store has no cached step results, the input of the model is unknown, so the steps before
     the model are rerun. After a failure, only the steps before `failed_step` are rerun, or none if
@@ -294,8 +293,6 @@ def trial_pipeline(
         StoreLost: If the study's data are lost.
     """
     remarks, steps, weighted = [], [], ""
-    if is_final:
-        query = Query(query.configuration, epochs=best_epoch, rounds=query.rounds)
     fold = REFIT if is_final else 0
     path_run = PathRun(context, query, [fold], holds_out=not is_final)
     names = [step.name for step, _, _ in path_run.steps]
@@ -322,7 +319,7 @@ def trial_pipeline(
         estimator = build(how, seed)
         training = training_of(how) if context.epochs else None
         if training is not None and context.epochs:
-            epoch = best_epoch or query.epochs or context.epochs
+            epoch = query.epochs or context.epochs
             model = trained_part(how.model_in(estimator))
             model.set_params(**training.settings)
             if training.rounds:

@@ -118,7 +118,8 @@ class Bapi(Optimizer):
         memo = self.memo or {}
         return [memo["note"]] if "note" in memo else []
 
-    def refit(self, trial: Trial) -> Query:
+    @staticmethod
+    def refit(trial: Trial) -> Query:
         """Return the query for the final model, which is trained to the best epoch of the trial."""
         best = trial.evaluation.best_epoch if trial.evaluation else None
         return Query(trial.query.configuration, epochs=best)

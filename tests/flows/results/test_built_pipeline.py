@@ -15,6 +15,7 @@ from user_spaces import PRELUDE
 
 from prefect_tune import load_study
 from prefect_tune.flows.reading.opened_study import open_study
+from prefect_tune.flows.results import built_pipeline as module
 from prefect_tune.flows.results.built_pipeline import built_pipeline, pipeline_code
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.tasks.bad_input import BadInput
@@ -142,6 +143,20 @@ def test_pipeline_trained_in_epochs_is_built_for_the_best_epoch(tmp_path: Path) 
             rounds = given.get("n_estimators", given.get("estimator__n_estimators"))
             assert rounds == 10 * best
     assert len(models) == 3
+
+
+def test_pipeline_of_the_final_model_trains_as_long_as_the_refit(tmp_path, monkeypatch) -> None:
+    """Training that was stopped at the best epoch runs to the end in a refit."""
+    more = {"method": "hyperband", "trials": 4, "epochs": 10, "ensemble": "single"}
+    found = searched(tmp_path, fit=False, **on_table(tmp_path, "mine.py:iterative", **more))
+    monkeypatch.setattr(module, "is_in_final_model", lambda *_: True)
+    stopped = [t for t in documents(found) if t["state"] == "stopped"]
+    rising = [t for t in stopped if t["evaluation"]["best_epoch"] == t["query"]["epochs"]]
+    assert rising
+    for trial in rising:
+        given = built_pipeline(found.store, "s", trial["number"]).pipeline["fit model"].get_params()
+        names = {"max_iter", "n_estimators", "estimator__n_estimators"} & given.keys()
+        assert {given[name] for name in names} <= {10, 100}
 
 
 def test_code_of_a_trial_runs_and_weights_rows_as_in_the_study(tmp_path: Path) -> None:
