@@ -3,7 +3,8 @@
 Boosted trees read missing values and categories of a table directly. For all other models, missing
 values are imputed and categories encoded; except for trees, columns are also rescaled. The ranges
 for scikit-learn's histogram boosting come from our own measurements; the ranges for the other
-boosting libraries cover AutoGluon's portfolios (package autogluon.tabular 1.6, configs/zeroshot).
+boosting libraries cover AutoGluon's portfolios (package autogluon.tabular 1.6, configs/zeroshot),
+and most of FLAML's ranges of regularization (package flaml 2.3, automl/model.py).
 
 `portfolios` lists configurations to start a search with. The configurations did well on other data
 and were chosen greedily, as in auto-sklearn 2 (Feurer et al. 2022, section 4), independently of the
@@ -86,8 +87,8 @@ def _boosting(
 
 _HISTOGRAMS = _boosting(
     "sklearn.ensemble.HistGradientBoostingClassifier",
-    log_real(learning_rate=(0.01, 1.0, 0.1), l2_regularization=(1e-8, 10.0, 1e-8)),
-    log_whole(max_iter=(16, 512, 100), max_leaf_nodes=(4, 128, 31), min_samples_leaf=(1, 200, 20)),
+    log_real(learning_rate=(0.01, 1.0, 0.1), l2_regularization=(0.001, 100.0, 0.001)),
+    log_whole(max_iter=(16, 512, 100), max_leaf_nodes=(4, 256, 31), min_samples_leaf=(1, 256, 20)),
     real(max_features=(0.3, 1.0, 1.0)),
     grows_with=["max_iter"],
     leaves=["max_leaf_nodes"],
@@ -96,9 +97,9 @@ _HISTOGRAMS = _boosting(
 )
 _LIGHTGBM = _boosting(
     f"{_BOOSTING}.light_gbm.classifier",
-    log_real(learning_rate=(0.005, 0.3, 0.05)),
-    log_whole(n_estimators=(32, 512, 128), num_leaves=(8, 256, 31), min_child_samples=(2, 60, 20)),
-    real(colsample_bytree=(0.4, 1.0, 0.9)),
+    log_real(learning_rate=(0.005, 0.5, 0.05), reg_lambda=(0.001, 100.0, 0.001)),
+    log_whole(n_estimators=(32, 512, 128), num_leaves=(4, 256, 31), min_child_samples=(1, 256, 20)),
+    real(colsample_bytree=(0.2, 1.0, 0.9)),
     choice(extra_trees=[False, True]),
     grows_with=["n_estimators"],
     leaves=["num_leaves"],
@@ -108,17 +109,18 @@ _LIGHTGBM = _boosting(
 )
 _XGBOOST = _boosting(
     f"{_BOOSTING}.xg_boost.classifier",
-    log_real(learning_rate=(0.005, 0.3, 0.1), min_child_weight=(0.1, 10.0, 1.0)),
+    log_real(learning_rate=(0.005, 0.5, 0.1)),
+    log_real(min_child_weight=(0.01, 100.0, 1.0), reg_lambda=(0.001, 100.0, 1.0)),
     log_whole(n_estimators=(32, 512, 128)),
-    whole(max_depth=(3, 10, 6)),
-    real(colsample_bytree=(0.5, 1.0, 1.0)),
+    whole(max_depth=(3, 12, 6)),
+    real(colsample_bytree=(0.2, 1.0, 1.0)),
     grows_with=["n_estimators", "max_depth"],
     name="xgboost",
     requires=("xgboost",),
 )
 _CATBOOST = _boosting(
     f"{_BOOSTING}.cat_boost.classifier",
-    log_real(learning_rate=(0.01, 0.3, 0.1), l2_leaf_reg=(1.0, 10.0, 3.0)),
+    log_real(learning_rate=(0.01, 0.5, 0.1), l2_leaf_reg=(1.0, 100.0, 3.0)),
     log_whole(iterations=(32, 512, 128)),
     whole(depth=(4, 8, 6)),
     grows_with=["iterations", "depth"],

@@ -30,10 +30,10 @@ PINNED = {
     "gradient_boosting_regressor": (1, 1, 3, "116dacc393d211cf", "a50c62480405ef3d"),
     "random_forest_regressor": (1, 1, 3, "5e7a0081fafa6e59", "04b3ca6fd9dcbad4"),
     "mlp": (1, 1, 5, "2a8a47557635d28e", "3324b4d328957829"),
-    "modern": (2040, 1896, 53, "a446d59944749794", "e94b2df77bdd4f08"),
-    "modern_healthcare": (240, 198, 50, "38ed2c8851ed7e5e", "e231b301d18b6fd2"),
-    "events": (460, 380, 49, "1ddb1364bafbf588", "adcdad3b850460e7"),
-    "modern_regression": (1308, 1236, 52, "ed22c1363e248a87", "41549e27e3fff7ba"),
+    "modern": (2040, 1896, 55, "6b84e711e3e14dfe", "e7a3355fa90c50d0"),
+    "modern_healthcare": (240, 198, 52, "53c6266b4598b616", "70fade7c1d2dff1d"),
+    "events": (460, 380, 51, "4871c6e22ae17d91", "f2826158a9a6b8cd"),
+    "modern_regression": (1308, 1236, 54, "b088cc50fd99bbf4", "b3f329e262d4e3df"),
 }
 """Paths, paths that can run, hyperparameters (ADMM's 36 and 92 leave out that of the imputer).
 
