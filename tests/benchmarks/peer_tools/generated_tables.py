@@ -1,4 +1,4 @@
-"""Large random tables of eight kinds, from which portfolios for many rows are learned."""
+"""Large random tables of nine kinds, from which portfolios for many rows are learned."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -80,6 +80,20 @@ def _hierarchical(rng: _RNG, n: int) -> pd.DataFrame:
     return _frame(X, score).assign(day=day, **texts)
 
 
+def _delays(rng: _RNG, n: int) -> pd.DataFrame:
+    """Noisy delays of a year: effects of days at places, growing by the hour, and of carriers."""
+    day, hour = rng.integers(0, 365, n), 5 + 18 * rng.beta(1.2, 1.2, n)
+    sizes = {"origin": 12, "destination": 60, "carrier": 14}
+    drawn = {name: (size * rng.beta(0.8, 1.5, n)).astype(int) for name, size in sizes.items()}
+    weather = rng.gamma(0.5, 1.0, (365, 12))[day, drawn["origin"]]
+    score = weather * hour / 10 + rng.normal(0, 0.4, (14, 12))[drawn["carrier"], drawn["origin"]]
+    score += rng.normal(0, 0.3, (60, 7))[drawn["destination"], day % 7] + hour / 20
+    seen = np.column_stack([weather[:, None] * rng.gamma(2, 0.5, (n, 2)), rng.normal(size=(n, 4))])
+    times = {"month": day // 31, "day": day % 31, "weekday": day % 7, "hour": hour.round(1)}
+    texts = {name: [f"{name} {v}" for v in values] for name, values in drawn.items()}
+    return _frame(seen, score + rng.logistic(0, 0.7, n)).assign(**times, **texts)
+
+
 def _halved(frame: pd.DataFrame) -> pd.DataFrame:
     """Turn a numeric target into two classes of equal size."""
     y = frame["target"]
@@ -93,17 +107,19 @@ def _frame(X: np.ndarray, y: np.ndarray) -> pd.DataFrame:
 
 GENERATED: Mapping[str, tuple[Callable[[_RNG, int], pd.DataFrame], int]] = {
     "interactions": (lambda rng, n: _halved(_interactions(rng, n)), 240_000),
-    "noise_columns": (_noise_columns, 60_000),
+    "noise_columns": (_noise_columns, 120_000),
     "categories": (_categories, 160_000),
     "rare": (_rare, 320_000),
-    "classes": (_classes, 80_000),
+    "classes": (_classes, 120_000),
+    "delays": (lambda rng, n: _halved(_delays(rng, n)), 300_000),
     "interactions_reg": (_interactions, 240_000),
-    "additive": (_additive, 100_000),
-    "one_hot": (_one_hot, 40_000),
+    "additive": (_additive, 120_000),
+    "one_hot": (_one_hot, 120_000),
     "hierarchical": (_hierarchical, 120_000),
+    "delays_reg": (_delays, 300_000),
 }
-"""Generator and number of rows by name; the first five have classes. `interactions_reg` has the
-rows of `interactions`."""
+"""Generator and number of rows by name; the first six have classes. The rows of `interactions_reg`
+and `delays_reg` are the rows of `interactions` and `delays`."""
 
 
 def generated(name: str, folder: Path) -> TableFile:
