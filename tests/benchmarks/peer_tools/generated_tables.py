@@ -31,7 +31,7 @@ def _noise_columns(rng: _RNG, n: int) -> pd.DataFrame:
     """Forty columns; six columns affect the target."""
     X = rng.normal(size=(n, 40))
     score = X[:, 0] + X[:, 1] ** 2 - 1 + X[:, 2] * X[:, 3] + np.tanh(2 * X[:, 4]) - 0.6 * X[:, 5]
-    return _halved(_frame(X, score + rng.normal(size=n)))
+    return _two_classes(_frame(X, score + rng.normal(size=n)))
 
 
 def _categories(rng: _RNG, n: int) -> pd.DataFrame:
@@ -41,7 +41,7 @@ def _categories(rng: _RNG, n: int) -> pd.DataFrame:
     score = sum(rng.normal(size=size)[drawn[name]] for name, size in sizes.items())
     score += rng.normal(size=40)[drawn["brand"]] * X[:, 0] + X[:, 1] + 1.2 * rng.normal(size=n)
     texts = {name: [f"{name} {v}" for v in values] for name, values in drawn.items()}
-    return _halved(_frame(X, score).assign(**texts))
+    return _two_classes(_frame(X, score).assign(**texts))
 
 
 def _rare(rng: _RNG, n: int) -> pd.DataFrame:
@@ -94,10 +94,10 @@ def _delays(rng: _RNG, n: int) -> pd.DataFrame:
     return _frame(seen, score + rng.logistic(0, 0.7, n)).assign(**times, **texts)
 
 
-def _halved(frame: pd.DataFrame) -> pd.DataFrame:
-    """Turn a numeric target into two classes of equal size."""
+def _two_classes(frame: pd.DataFrame, share: float = 0.5) -> pd.DataFrame:
+    """Turn a numeric target into two classes; the first has a `share` of the rows."""
     y = frame["target"]
-    return frame.assign(target=np.where(y > y.median(), "yes", "no"))
+    return frame.assign(target=np.where(y > y.quantile(share), "yes", "no"))
 
 
 def _frame(X: np.ndarray, y: np.ndarray) -> pd.DataFrame:
@@ -106,12 +106,12 @@ def _frame(X: np.ndarray, y: np.ndarray) -> pd.DataFrame:
 
 
 GENERATED: Mapping[str, tuple[Callable[[_RNG, int], pd.DataFrame], int]] = {
-    "interactions": (lambda rng, n: _halved(_interactions(rng, n)), 240_000),
+    "interactions": (lambda rng, n: _two_classes(_interactions(rng, n)), 240_000),
     "noise_columns": (_noise_columns, 120_000),
     "categories": (_categories, 160_000),
     "rare": (_rare, 320_000),
     "classes": (_classes, 120_000),
-    "delays": (lambda rng, n: _halved(_delays(rng, n)), 300_000),
+    "delays": (lambda rng, n: _two_classes(_delays(rng, n), 0.75), 300_000),
     "interactions_reg": (_interactions, 240_000),
     "additive": (_additive, 120_000),
     "one_hot": (_one_hot, 120_000),

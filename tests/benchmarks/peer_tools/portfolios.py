@@ -27,7 +27,7 @@ KINDS: Mapping[str, str] = {
 LOSSES = Path(__file__).parent / "portfolio_losses.parquet"
 LOSSES_ON_MANY_ROWS = LOSSES.with_stem("portfolio_losses_large")
 _PRICE_POWER, _SHARE_OF_AVERAGE = 0.25, 0.2
-_QUICK_SECONDS = 2.0
+_QUICK_SECONDS = 3.0
 """Mean CPU seconds of the first configuration for many rows, at most."""
 _VERSIONS = frozenset({"reg", "10c", "meds", "omop"})
 """Parts of names that tell versions of one table or event set apart."""
