@@ -279,13 +279,15 @@ class Racing(Optimizer):
 
         A partial trial with less than half of the best full trial's loss is clearly better. Before
         the first full trial, the incumbent is the best partial trial; a run on fewer rows counts as
-        better only by a tenth of the loss. Under constraints, a run on part of the rows never beats
-        a full trial, because measured quantities may grow with the rows.
+        better only by a tenth of the loss. A run on part of the rows beats a full trial only with a
+        lower loss, because on few rows small models are ahead that fall behind on all rows. Under
+        constraints, it never does, because measured quantities may grow with the rows.
         """
         best = self.history.incumbent
         runs = [run for i in self._open if (run := self._ended(i)) and not run.query.is_full]
         runs = [run for run in runs if self.history.violation(run) <= 0]
         if best is not None:
+            runs = [t for t in runs if t.query.subset == 1 or _loss(t) < _loss(best)]
             may_lead = (t for t in runs if t.query.subset == 1 or not self.objective.constraints)
             least = _LEADS_FULL_BY * (_loss(best) - self.objective.lower)  # inf without a bound
             ahead = [

@@ -354,6 +354,16 @@ def test_smaller_subset_leads_only_if_far_better_while_no_trial_is_full(smaller,
     assert optimizer.incumbent == (look if leads else first)
 
 
+@pytest.mark.parametrize(("loss", "leads"), [(9.0, True), (12.0, False)])
+def test_small_subset_leads_a_full_trial_only_with_a_lower_loss(loss, leads) -> None:
+    optimizer = ran_further()
+    full = optimizer.incumbent
+    assert full.loss == 10.0
+    assert optimizer.ask(Budget(seconds_spent=1e3, seconds_left=3.0)).subset == FIRST
+    look = tell(optimizer, loss)
+    assert optimizer.incumbent == (look if leads else full)
+
+
 def test_small_subset_never_leads_under_constraints() -> None:
     optimizer = ran_further(Constraint("model_size_bytes", 1e6))
     full = optimizer.incumbent
