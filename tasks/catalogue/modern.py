@@ -4,7 +4,7 @@ Boosted trees read missing values and categories of a table directly. For all ot
 values are imputed and categories encoded; except for trees, columns are also rescaled. The ranges
 for scikit-learn's histogram boosting come from our own measurements; the ranges for the other
 boosting libraries cover AutoGluon's portfolios (package autogluon.tabular 1.6, configs/zeroshot),
-and most of FLAML's ranges of regularization (package flaml 2.3, automl/model.py).
+and most of FLAML's ranges of regularization (package flaml, automl/model.py).
 
 `portfolios` lists configurations to start a search with. The configurations did well on other data
 and were chosen greedily, as in auto-sklearn 2 (Feurer et al. 2022, section 4), independently of the
