@@ -24,6 +24,7 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason, share_text, two_digits
 from prefect_tune.optimizers.models.seconds import LIKELY
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
+from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Configuration, Query, is_allowed
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.space.vectors import Encoding, reflected
@@ -222,6 +223,11 @@ _LEADS_BY, _LEADS_FULL_BY = 0.1, 0.5
 full trial, and ahead of the best full trial while chance differences are unknown."""
 
 
+def _is_capacity(algorithm: Algorithm, name: str) -> bool:
+    """Return whether a hyperparameter, other than the rounds, adds capacity on many rows."""
+    return name != algorithm.rounds and name in {*algorithm.growth, *algorithm.transforms}
+
+
 class Racing(Optimizer):
     """A method whose configurations race.
 
@@ -251,6 +257,9 @@ class Racing(Optimizer):
         self._led_by: int | None = None
         self._encoding, last = Encoding(self.space), self.space.steps[-1].name
         self._of_model = np.array([column[0] == last for column in self._encoding.columns])
+        self._is_capacity = np.array(
+            [_is_capacity(self.space.step(s).algorithm(a), h) for s, a, h in self._encoding.columns]
+        )
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -405,8 +414,9 @@ class Racing(Optimizer):
 
         The trial uses the most rows on which six runs fit into the budget, because capacity is
         worth more on many rows. The changes form one step of FLOW2 (Wu, Wang and Huang 2021,
-        "Frugal Optimization for Cost-related Hyperparameters", algorithm 1): in a random direction
-        or, if the last such step failed, in the opposite direction.
+        "Frugal Optimization for Cost-related Hyperparameters", algorithm 1): toward more capacity
+        while this helps, then in a random direction or, if the last such step failed, in the
+        opposite direction.
         """
         seconds = inf
         if budget.seconds_left is not None:
@@ -427,7 +437,8 @@ class Racing(Optimizer):
         back = positions - self._encoding.to_cube(newest)[0]
         was_change = newest.path == center.path and 0 < np.linalg.norm(back) <= 1.5 * radius
         steps = [back] if was_change else []
-        directions = rng.normal(size=(_DIRECTIONS, len(positions))) * is_moved
+        drawn = rng.normal(size=(_DIRECTIONS, len(positions)))
+        directions = np.vstack([self._is_capacity, drawn]) * is_moved
         steps += [radius * d / (np.linalg.norm(d) or 1.0) for d in directions]
         allowed = inf
         if seconds < inf:

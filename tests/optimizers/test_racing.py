@@ -5,7 +5,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from worlds import DEPTH, C, finite_space, mixed_space, one_algorithm
+from worlds import DEPTH, C, algorithm, finite_space, mixed_space, one_algorithm
 
 from prefect_tune.optimizers import (
     Asked,
@@ -19,6 +19,7 @@ from prefect_tune.optimizers import (
     Query,
     Racing,
     Space,
+    Step,
     StepCost,
     Told,
     Trial,
@@ -496,9 +497,10 @@ def test_larger_subsets_decide_elimination_if_few_full_trials_exist() -> None:
 AMPLE = Budget(seconds_spent=500.0, seconds_left=500.0)
 
 
-def with_two_parameters() -> Racing:
+def with_two_parameters(space: Space | None = None) -> Racing:
     """Return a race of one model on many rows, in which the best configuration is full."""
-    optimizer = gathered(raced(MANY, one_algorithm(DEPTH, C)), 20.0, *[90.0] * (GATHERED - 1))
+    race = raced(MANY, space or one_algorithm(DEPTH, C))
+    optimizer = gathered(race, 20.0, *[90.0] * (GATHERED - 1))
     for losses in ((10.0,), (10.0, 12.0, 14.0)):
         ask(optimizer)
         tell(optimizer, *losses, seconds=1.0)
@@ -508,6 +510,18 @@ def with_two_parameters() -> Racing:
 def units(query: Query) -> np.ndarray:
     positions, _ = Encoding(one_algorithm(DEPTH, C)).to_cube(query.configuration)
     return positions
+
+
+def test_best_model_first_changes_toward_more_capacity() -> None:
+    deeper = algorithm("a", DEPTH, C, growth={DEPTH.name: 1.0})
+    optimizer = with_two_parameters(Space("one", (Step("s", (deeper,)),)))
+    center = units(optimizer.incumbent.query)
+    for _ in range(2):
+        of_c, of_depth = units(optimizer.ask(AMPLE)) - center
+        assert of_depth > 0.05
+        assert of_c == pytest.approx(0.0, abs=1e-6)
+        tell(optimizer, *[5.0] * 3)
+        center = units(optimizer.incumbent.query)
 
 
 def test_best_model_changes_in_small_steps_and_a_failed_step_is_reversed() -> None:
