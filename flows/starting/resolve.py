@@ -35,7 +35,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.data.dataset import Dataset, identity_columns
 from prefect_tune.tasks.data.forward_split import holdout_share, study_split
-from prefect_tune.tasks.data.split import LEARN, TEST, Split
+from prefect_tune.tasks.data.split import LEARN, SKIPPED, TEST, Split
 from prefect_tune.tasks.objective.comparison import rare_class
 from prefect_tune.tasks.objective.constraints import check_constraints
 from prefect_tune.tasks.objective.metric import Metric
@@ -213,7 +213,10 @@ def gap_seconds(options: StudyOptions, dataset: Dataset) -> float | None:
 
 
 def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Note]:
-    """Yield notes on duplicate rows and rare classes, which can make a loss look too good."""
+    """Yield notes on unused rows, and on duplicates and rare classes that can flatter a loss."""
+    if n_unused := int((split.fold == SKIPPED).sum()):
+        why = "rows in the gap before the test rows, or older rows of groups with test rows"
+        yield Note(f"{n_unused:,} of {len(dataset):,} rows are not used: {why}")
     if split.n_copied:
         text = f"{split.n_copied:,} of {len(dataset):,} rows repeat another row"
         yield Note(f"{text}; equal rows are kept in one fold, or are all test rows")

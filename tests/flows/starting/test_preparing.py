@@ -23,7 +23,7 @@ from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data import split as splits
 from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.data.split import LEARN, load_split
+from prefect_tune.tasks.data.split import LEARN, SKIPPED, load_split
 
 pytestmark = pytest.mark.slow
 
@@ -232,6 +232,15 @@ def test_cases_are_the_positive_class_of_a_generated_cohort(prepared) -> None:
     dataset = load_dataset(study.store, study.plan.problem.dataset)
     assert dataset.classes[study.plan.problem.positive] == "case"
     assert not any("the rarer one" in str(note) for note in study.notes)
+
+
+def test_older_rows_of_test_groups_are_noted_as_unused(prepared) -> None:
+    frame = pd.read_csv("train.csv").assign(day=range(100), half=[i % 50 for i in range(100)])
+    frame.to_csv("visits.csv", index=False)
+    study = prepared("visits.csv", target="target", time="day", group="half", folds=2)
+    is_unused = load_split(study.store, study.plan.problem.split).fold == SKIPPED
+    assert is_unused.any()
+    assert any(f"{is_unused.sum()} of 100 rows" in str(note) for note in study.notes)
 
 
 def test_rare_classes_are_noted_and_hidden_from_methods(prepared, tmp_path) -> None:
