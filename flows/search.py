@@ -97,6 +97,8 @@ _MOST_DEATHS = 2
 """Worker deaths after which a trial fails; the second death is attributed to the trial."""
 _TIME_USED = "time budget used"
 _TICK_SECONDS = 0.5
+_TRAINING_SHARE = 0.85
+"""Share of a trial's time that boosted trees with early stopping may use for training."""
 _MOST_START_SECONDS = 10.0
 """Largest start of a trial that is expected again; a longer start waited for a store or worker."""
 _MOST_RESERVED = 0.25
@@ -231,12 +233,16 @@ class StudySearch:
         # Trials are submitted after all are known, because they share the threads of free slots.
         while begun:
             trial, budget = begun.pop(0), self._budget()
+            limit = self.time_limit.seconds(trial, budget)
+            left = inf if budget.seconds_left is None else budget.seconds_left / budget.n_workers
+            n_folds = trial.query.folds or self.study.plan.whole.folds or 1
             self.running.submit(
                 trial.started(),
                 self.pace.report,
-                self.time_limit.seconds(trial, budget),
+                limit,
                 pilot_seconds=self.time_limit.pilot_seconds(trial, budget),
                 n_following=len(begun),
+                training_seconds=_TRAINING_SHARE * min(limit, left) / n_folds,
             )
         return reason
 

@@ -209,6 +209,7 @@ class StudyContext:
             epochs.
         bootstraps: Bootstraps for which evaluations report risks; None for no risks.
         most_threads: Largest number of threads that a fit may use.
+        training_seconds: Time after which boosted trees with early stopping get no more rounds.
     """
 
     study: str
@@ -222,6 +223,7 @@ class StudyContext:
     epochs: int | None = None
     bootstraps: Bootstraps | None = None
     most_threads: int = 1
+    training_seconds: float = inf
 
 
 @lru_cache(maxsize=4)

@@ -197,6 +197,7 @@ class DaskTrials:
         *,
         pilot_seconds: float | None = None,
         n_following: int = 0,
+        training_seconds: float = inf,
     ) -> None:
         """Start a trial in a free slot of the workers.
 
@@ -205,15 +206,17 @@ class DaskTrials:
 
         `report` selects the steps that become task runs. If `limit_seconds` is None, the study's
         time limit applies. If `pilot_seconds` is given, the trial is only run if a pilot predicts
-        at most this duration.
+        at most this duration. Boosted trees with early stopping get no more rounds after
+        `training_seconds` per fold.
         """
         n_threads = self._threads(self.n_running + 1 + n_following)
         n_free = self._cores - sum(task.subject.n_threads for task in self._running)
         n_threads = max(min(n_threads, n_free), 1)
+        context = replace(self._context, most_threads=n_threads, training_seconds=training_seconds)
         parameters = {
             "number": trial.number,
             "query": trial.query.to_json(),
-            "context": replace(self._context, most_threads=n_threads),
+            "context": context,
             "report": report,
             "limit_seconds": limit_seconds,
             "pilot_seconds": pilot_seconds,

@@ -3,13 +3,13 @@
 The rounds are added in pieces (see `epochs`). After each piece, the study's loss is computed on the
 rows kept from training. Training stops when the loss has not fallen during the last two fifths of
 the rounds, and the model keeps the rounds with the lowest loss. If all losses are equal but not 0,
-training does not stop early.
+training does not stop early. Training also stops before the trial would exceed its time.
 """
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 from time import perf_counter
 from typing import Any
 
@@ -41,10 +41,12 @@ class StoppingRows:
     Attributes:
         are_kept: Whether each training row is kept from training, shape (n,).
         loss: Loss of predictions for the rows kept from training.
+        seconds: Time after which no more rounds are added.
     """
 
     are_kept: NDArray[np.bool_]
     loss: Callable[[Predictions], float]
+    seconds: float = inf
 
 
 class UndefinedLoss(Exception):  # noqa: N818 - reads as the reason of a failure
@@ -102,6 +104,8 @@ def _fitted(
     )
     done, best = 0, 1
     while done < n_pieces and best > _PATIENCE * done:
+        if done and _GROWTH * (perf_counter() - started) > stopping.seconds:
+            break
         done = min(max(_FEWEST_PIECES, int(_GROWTH * done)), n_pieces)
         training.advance(done)
         if training.trouble is not None:

@@ -117,7 +117,7 @@ class Fold:
             except Exception as error:  # any class, because the metric may be the user's
                 raise UndefinedLoss from error
 
-        return StoppingRows(are_kept, loss)
+        return StoppingRows(are_kept, loss, self.context.training_seconds)
 
 
 def summary_of_rows(dataset: Dataset, n_rows: int) -> MatrixSummary:

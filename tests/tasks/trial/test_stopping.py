@@ -110,6 +110,18 @@ def test_training_with_a_constant_loss_does_not_stop_early() -> None:
     assert rounds_in(how, made.parts["estimator"]) == 160
 
 
+def test_training_stops_before_its_time_is_over(context) -> None:
+    """A constant loss never stops training, so only the time does."""
+    data, stopping = noisy()
+    path, arguments = f"{BOOSTING}.light_gbm.classifier", {"n_estimators": 1600}
+    how = Recipe("trees", path, arguments, "none", "", stochastic=True, rounds="n_estimators")
+    short = replace(stopping, loss=lambda _: 0.5, seconds=1e-3)
+    made, _ = fit_until_flat(how, 1, data, short)
+    assert rounds_in(how, made.parts["estimator"]) == 128
+    in_a_trial = replace(context, training_seconds=1e-3)
+    assert evaluate(in_a_trial, query_of(context, 4096)).rounds <= 128
+
+
 def test_rounds_are_recorded_kept_in_the_cache_and_used_by_the_refit(context) -> None:
     query = query_of(context)
     evaluation = evaluate(context, query)
