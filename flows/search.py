@@ -78,6 +78,18 @@ class TimeLimit:
             limits.append(self._costs.seconds(query, _DEVIATIONS))
         return min(most, max(limits))
 
+    def training_seconds(self, trial: Trial, budget: Budget, limit: float) -> float:
+        """Return the time after which boosted trees with early stopping get no more rounds.
+
+        Until then, a trial may use a third of the time left or, if this is more, 1.5 times the
+        predicted cost.
+        """
+        if budget.seconds_left is None:
+            return _TRAINING_SHARE * limit
+        left = budget.seconds_left / budget.n_workers
+        most = max(left / 3, _DUE_TIMES * self._costs.seconds(trial.query))
+        return min(_TRAINING_SHARE * min(limit, left), most)
+
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
         """Return the highest pilot prediction with which a trial may start; None without a pilot.
 
@@ -234,7 +246,6 @@ class StudySearch:
         while begun:
             trial, budget = begun.pop(0), self._budget()
             limit = self.time_limit.seconds(trial, budget)
-            left = inf if budget.seconds_left is None else budget.seconds_left / budget.n_workers
             n_folds = trial.query.folds or self.study.plan.whole.folds or 1
             self.running.submit(
                 trial.started(),
@@ -242,7 +253,7 @@ class StudySearch:
                 limit,
                 pilot_seconds=self.time_limit.pilot_seconds(trial, budget),
                 n_following=len(begun),
-                training_seconds=_TRAINING_SHARE * min(limit, left) / n_folds,
+                training_seconds=self.time_limit.training_seconds(trial, budget, limit) / n_folds,
             )
         return reason
 
