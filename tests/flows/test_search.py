@@ -143,8 +143,10 @@ class WrittenPool:
         *,
         pilot_seconds: float | None,
         n_following: int,
+        training_seconds: float,
     ) -> None:
         assert report == "steps"
+        assert training_seconds < limit_seconds
         self.following.append(n_following)
         self.limits.append(limit_seconds)
         self.pilots.append(pilot_seconds)

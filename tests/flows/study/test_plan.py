@@ -187,6 +187,21 @@ def test_unseen_model_gets_a_pilot_fit_on_many_rows(limit, trial, budget, expect
     assert limit.pilot_seconds(trial, budget) == expected
 
 
+@pytest.mark.parametrize(
+    ("limit", "limit_seconds", "expected"),
+    [
+        (limit_after(0.1, 20), 50.0, 20.0),  # a third of the 60 s left for each worker
+        (limit_after(0.1, 20), 10.0, 8.5),  # most of the time limit
+        (limit_after(20.0, 30), 50.0, 30.0),  # 1.5 times the prediction
+    ],
+)
+def test_training_may_take_a_third_of_the_time_left_or_more_as_predicted(
+    limit, limit_seconds, expected
+) -> None:
+    allowed = limit.training_seconds(NEXT, BUDGET, limit_seconds)
+    assert allowed == pytest.approx(expected, rel=0.15)
+
+
 def test_damaged_trial_or_plan_is_reported_with_study_and_place() -> None:
     document: dict[str, Any] = NEXT.started().completed(evaluation(1.0)).to_json()
     for field, value, place in (
