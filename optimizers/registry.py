@@ -28,6 +28,7 @@ from prefect_tune.optimizers.methods.declarations import (
     JOPT,
     RANDOM_SEARCH,
     SMAC,
+    STEPWISE,
     TPE,
 )
 from prefect_tune.optimizers.methods.fabolas.rules import EI, ES, FABOLAS, MTBO
@@ -198,6 +199,7 @@ METHODS: Registry[Method] = Registry(
             HYPERBAND,
             HALVING,
             JOPT,
+            STEPWISE,
             EI,
             ES,
             MTBO,

@@ -130,7 +130,7 @@ RANDOM_SEARCH = Method(
 
 @dataclass(frozen=True)
 class StartOptions(MethodOptions):
-    """Options of `--method smac`, `tpe` and `jopt`."""
+    """Options of `--method smac`, `tpe`, `jopt` and `stepwise`."""
 
     n_startup: int = option(
         "Number of random configurations before the model's first proposal; fewer if the budget is "
@@ -163,6 +163,14 @@ JOPT = Method(
     name="jopt",
     purpose="one Gaussian process over all paths and hyperparameters; the baseline for ADMM",
     implementation="prefect_tune.optimizers.methods.references:Jopt",
+    options=StartOptions,
+    compared_by_default=False,
+)
+STEPWISE = Method(
+    name="stepwise",
+    purpose="chooses the algorithm of one step after the other, the model first; the baseline for "
+    "FLASH",
+    implementation="prefect_tune.optimizers.methods.references:Stepwise",
     options=StartOptions,
     compared_by_default=False,
 )

@@ -1,4 +1,4 @@
-"""Reference methods: random search, and JOPT, the joint optimization of whole pipelines.
+"""Reference methods: random search, JOPT (the joint optimization of whole pipelines), and stepwise.
 
 Random search is the baseline that every other method must beat (Bergstra and Bengio 2012). Each
 trial is an independent draw (`new_configuration`): the path is uniform over the runnable paths, and
@@ -11,10 +11,15 @@ all algorithms (`PipelineInputs`). Expected improvement (`AugmentedImprovement`)
 rounded integers (`GaussianSearch`). Departures: configurations that differ only in inactive parts
 count as equal, the log expected improvement is used, and pending queries are assumed to return
 their predicted means.
+
+The stepwise search is the reference for FLASH. It chooses one algorithm after the other (Mohr and
+Wever 2022, "Naive automated machine learning", Machine Learning 112).
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,12 +27,17 @@ from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
-from prefect_tune.optimizers.methods.declarations import JOPT, RANDOM_SEARCH
+from prefect_tune.optimizers.methods.declarations import JOPT, RANDOM_SEARCH, STEPWISE
+from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.search.improvement import AugmentedImprovement
 from prefect_tune.optimizers.search.maximize import Fitted, GaussianSearch, maximize
-from prefect_tune.optimizers.space.configuration import Configuration, Query
-from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.space.configuration import (
+    Configuration,
+    Query,
+    default_configuration,
+)
+from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.trials.history import imputed_losses
 from prefect_tune.optimizers.trials.trial import Trial
@@ -101,3 +111,43 @@ class Jopt(Optimizer):
     @cached_property
     def _search(self) -> GaussianSearch:
         return GaussianSearch(self.space)
+
+
+_STEP = Reason("step", "another algorithm for one step of the best pipeline so far")
+
+
+class Stepwise(Optimizer):
+    """Chooses the model, then the algorithm of each other step, then hyperparameters.
+
+    A choice compares default values. The first pipeline is the first path of the space. A random
+    forest (`ForestSearch`) tunes the hyperparameters of the chosen pipeline, and then of all
+    pipelines.
+    """
+
+    method: ClassVar[Method] = STEPWISE
+
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
+        losses = {t.query.configuration: t.loss for t in self.history if t.loss is not None}
+        asked, steps = self.history.asked, self.space.searched
+        path = next(self.space.paths())
+        for k in (len(steps) - 1, *range(len(steps) - 1)):
+            paths = [
+                self.space.canonical_path((*path[:k], a.id, *path[k + 1 :]))
+                for a in steps[k].algorithms
+            ]
+            paths = [p for p in dict.fromkeys(paths) if self.space.is_feasible(p)]
+            choices = {default_configuration(self.space, p): p for p in paths}
+            for configuration in choices:
+                if configuration not in asked:
+                    self._because = _STEP
+                    return Query(configuration)
+            best = min(choices, key=lambda c: losses.get(c, inf), default=None)
+            path = path if best is None else choices[best]
+        kept = {s.name: [a] for s, a in zip(steps, path, strict=True)}
+        settings = ForestSettings(n_startup=self.options.n_startup)
+        for proposed in (self.space.restricted_to(kept), self.space):
+            search = ForestSearch(self.space, self.objective, settings, proposed)
+            with suppress(SpaceExhausted):
+                query, self._because = search.propose(self.history, rng)
+                return query
+        raise SpaceExhausted(f"all configurations of space {self.space.name!r} were proposed")

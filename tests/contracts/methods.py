@@ -8,12 +8,24 @@ EPOCHS = replace(
     OBJECTIVE, iterative=frozenset({"svm", "tree", "grid", "one", "any", "a0", "a1", "a2"})
 )
 """The models of the suite's spaces that train in epochs: of each space at least one."""
-OF_PATHS = ("random", "ers", "halving", "hyperband", "bohb", "smac", "tpe", "flash", "admm")
+OF_PATHS = (
+    "random",
+    "ers",
+    "halving",
+    "hyperband",
+    "bohb",
+    "smac",
+    "tpe",
+    "flash",
+    "admm",
+    "stepwise",
+)
 FIRST_THREE = {"n_first": 3}
 
 ALL: dict[str, Case] = {
     **{name: Case(name) for name in OF_PATHS},
     "jopt": Case("jopt", tier="slow"),
+    "stepwise": Case("stepwise"),
     "esmbo": Case("esmbo", tier="slow"),
     "ei": Case("ei", FIRST_THREE, tier="full"),
     "es": Case("es", FIRST_THREE, tier="full"),
