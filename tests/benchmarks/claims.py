@@ -9,7 +9,8 @@ A claim compares methods on equal worlds, with equal seeds:
 - `paths`: FLASH's own world of 1,456 paths, additive or with interactions (planted losses);
 - `artificial`: the artificial objective of ADMM's paper, in the shapes of its tables A2 and A3;
 - `bounds`: a latency bound that 5, 10 or 30 % of random configurations meet (planted losses);
-- `curves`: recorded learning curves of seven tables, with a budget of 8 full training runs;
+- `curves`: recorded learning curves of seven tables, with a budget of 8 full training runs; in
+  `charged-curves`, asks take their seconds from the budget;
 - `grids`: recorded grids of SVMs on subsets of three tables, two of which mislead;
 - `tables`: FLASH's space on the tables FILE (CSV or Parquet with the column `target`).
 
@@ -83,14 +84,14 @@ def planted(make: Callable[[str, int], World], trials: int, key: Mapping[str, An
     return course(make(key["world"], key["seed"]), contestant, key["seed"], trials)
 
 
-def on_curves(key: Mapping[str, Any]) -> dict[str, Any]:
+def on_curves(are_asks_free: bool, key: Mapping[str, Any]) -> dict[str, Any]:
     """Return regrets, and then test losses of the incumbent, at shares of the budget."""
     name, contestant = key["world"], Contestant.of(key["method"])
     found = load_table(name, Path(gettempdir()))
     optimizer = method_of_table(
         contestant.method, found, key["seed"], objective_of(name, found), contestant.options
     )
-    seen = run_on_curves(optimizer, found, BUDGET, are_asks_free=False)
+    seen = run_on_curves(optimizer, found, BUDGET, are_asks_free=are_asks_free)
     regrets = [seen.least_validated(share, found) - float(found.losses.min()) for share in AT]
     tests = [seen.incumbent_test_loss(share, found) for share in AT]
     return {"values": [*regrets, *tests], "seconds": seen.ends[-1:], "asks": sum(seen.asks)}
@@ -171,13 +172,16 @@ CLAIMS = {
         "admm,admm:variant=paper,jopt,flash,smac,tpe,random",
         dict(list(AFTER.items())[:3]),
     ),
-    "curves": Claim(
-        on_curves,
-        TABLES,
-        20,
-        "bapi,bapi:variant=paper,bohb,hyperband,halving,random",
-        {"validation loss": len(AT) - 1, "test loss": 2 * len(AT) - 1},
-    ),
+    **{
+        name: Claim(
+            partial(on_curves, are_asks_free),
+            TABLES,
+            20,
+            "bapi,bapi:variant=paper,bohb,hyperband,halving,binoculars,boil,random",
+            {"validation loss": len(AT) - 1, "test loss": 2 * len(AT) - 1},
+        )
+        for name, are_asks_free in (("curves", True), ("charged-curves", False))
+    },
     "grids": Claim(
         on_grid,
         ("mnist_t10k", "cal_housing", "phishing_websites"),

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from curve_comparators import Binoculars, Boil
 from curve_tables import Table
 
 from prefect_tune.optimizers import (
@@ -96,12 +97,22 @@ class BapiOfTable(FromTable, Bapi):
         return self.rows[self.free]
 
 
+class BinocularsOfTable(FromTable, Binoculars):
+    pass
+
+
+class BoilOfTable(FromTable, Boil):
+    pass
+
+
 METHODS: dict[str, type[Optimizer]] = {
     "random": RandomOfTable,
     "halving": HalvingOfTable,
     "hyperband": HyperbandOfTable,
     "bohb": BohbOfTable,
     "bapi": BapiOfTable,
+    "binoculars": BinocularsOfTable,
+    "boil": BoilOfTable,
 }
 
 
