@@ -72,7 +72,13 @@ class BohbOfTable(FromTable, Bohb):
     def begin(self, rng: np.random.Generator) -> Configuration:
         is_random = rng.random() < RANDOM_SHARE
         proposed = None if is_random else self._by_model(rng)
-        return FromTable.begin(self, rng) if proposed is None else proposed
+        if proposed is None:
+            return FromTable.begin(self, rng)
+        # Decoding rounds values, so the row nearest to the proposal is returned.
+        of_rows, (own,) = map(
+            self._candidates.features, (self.rows, self._candidates.encode([proposed]))
+        )
+        return self.table.configurations[int(np.abs(of_rows - own).sum(axis=1).argmin())]
 
     def near(self, good: KernelDensity, rng: np.random.Generator) -> Candidates:
         """Draw rows in proportion to the density with wider kernels."""
