@@ -96,6 +96,7 @@ def importance_of(
     clipped = np.minimum(y[rows], bound)
     if np.ptp(clipped) == 0:
         return Importance(n, bound, reason="all losses are the same")
+    clipped /= np.ptp(clipped)  # scikit-learn does not split nodes of tiny variance
     encoded, rng = CandidateSpace(space), np.random.default_rng(seed)
     drawn = encoded.encode(Configuration.from_json(configurations[int(i)], space) for i in rows)
     # Inactive hyperparameters get random values, which reveal nothing about the path.

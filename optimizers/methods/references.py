@@ -80,6 +80,7 @@ class Jopt(Optimizer):
         search = self._search
         observed = search.inputs.encode(t.query.configuration for t in trials)
         targets, number = self._targets(trials, losses)
+        targets = targets - targets.min(axis=0)
         memo: Mapping[str, Any] = self.memo or {}
         pending = [t.query.configuration for t in self.history.pending]
         last = Fitted(tuple(memo["theta"]), memo.get("fitted", 0)) if "theta" in memo else None

@@ -38,7 +38,7 @@ from prefect_tune.optimizers.space.configuration import Query, default_configura
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, neighbors
-from prefect_tune.optimizers.trials.history import History, imputed_losses, log_losses
+from prefect_tune.optimizers.trials.history import History, imputed_losses, relative_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 
 _N_RANDOM = 1_000
@@ -161,7 +161,7 @@ class ForestSearch:
         told, losses = imputed_losses(history, self.objective, self.settings.failure_cost)
         older = history.older
         losses = np.append(older.losses, losses)
-        y = log_losses(losses, self.objective) if self.settings.is_log else losses
+        y = relative_losses(losses, self.objective, is_log=self.settings.is_log)
         new = y[len(older) :]
         best = min(float(new[i]) for i, t in enumerate(told) if t.loss is not None)
         pending = history.pending

@@ -35,7 +35,8 @@ class RandomForest:
         **options: Any,
     ) -> None:
         forest = RandomForestRegressor(n_trees, random_state=seed, **options)
-        forest.fit(X, y, sample_weight=weights)
+        self._unit = float(np.ptp(y)) or 1.0
+        forest.fit(X, y / self._unit, sample_weight=weights)
         self._trees = [tree.tree_ for tree in forest.estimators_]
 
     def predict(self, X: Array) -> tuple[Array, Array]:
@@ -43,7 +44,8 @@ class RandomForest:
 
         By the law of total variance, the variance is the mean of the leaves' variances plus the
         variance of the leaves' means (Hutter et al. 2014, section 4.3.2). The variance has a
-        positive lower bound, so that expected improvement is defined.
+        positive lower bound, relative to the range of the targets, so that expected improvement is
+        defined.
         """
         single = np.ascontiguousarray(X, dtype=np.float32)
         leaves = [tree.apply(single) for tree in self._trees]
@@ -51,7 +53,8 @@ class RandomForest:
         means = np.array([tree.value[leaf, 0, 0] for tree, leaf in pairs])
         within = np.array([tree.impurity[leaf] for tree, leaf in pairs])
         variance = means.var(axis=0) + within.mean(axis=0)
-        return means.mean(axis=0), np.sqrt(np.maximum(variance, LEAST_VARIANCE))
+        deviation = np.sqrt(np.maximum(variance, LEAST_VARIANCE))
+        return self._unit * means.mean(axis=0), self._unit * deviation
 
 
 LossMean = Callable[[Array], Array]

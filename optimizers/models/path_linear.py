@@ -17,12 +17,11 @@ from typing import Self
 
 import numpy as np
 
-from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.space.vectors import Array
 
 _SMALLEST_SHARE = 1e-3
-"""Lower bound on the standard deviation of the residuals, as a fraction of the range of the
-targets."""
+"""Lower bound on the standard deviation of the residuals, as a fraction of the range of the targets
+or, if all targets are equal, of the target."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +74,9 @@ class PathLinear:
         errors = intercept + paths @ beta - targets
         spread = (errors - np.average(errors, weights=weights)) ** 2
         variance = float(np.average(spread, weights=weights))
-        floor = max(LEAST_VARIANCE, (_SMALLEST_SHARE * float(np.ptp(targets))) ** 2)
+        span = float(np.ptp(targets)) or abs(float(targets[0])) or 1.0
         inverse = np.linalg.inv(scaled.T @ scaled + identity)
-        return cls(beta, intercept, inverse, max(variance, floor))
+        return cls(beta, intercept, inverse, max(variance, (_SMALLEST_SHARE * span) ** 2))
 
     def mean(self, paths: Array) -> Array:
         """Return the predicted means mu(p) = c + p'beta, shape (n,)."""

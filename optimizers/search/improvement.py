@@ -94,7 +94,7 @@ def expected_squared_excess(mean: Array, deviation: Array) -> tuple[Array, Array
 
 @dataclass(frozen=True, slots=True)
 class AugmentedImprovement:
-    """Log expected improvement of the augmented loss.
+    """Log expected improvement of the augmented loss, in units of the losses' spread.
 
     Attributes:
         process: Process with targets of shape (n, 1 + M): the loss and M constraint values g_i.
@@ -113,7 +113,7 @@ class AugmentedImprovement:
         mean, deviation = self.process.predict(inputs)
         excess, _, _ = expected_squared_excess(mean[:, 1:] + self.shifts, deviation[:, 1:])
         total = mean[:, 0] + penalties + 0.5 * self.rho_g * excess.sum(axis=1)
-        return log_expected_improvement(total, deviation[:, 0], self.best)
+        return self._log_improvement(total, deviation[:, 0])
 
     def score_with_gradient(self, inputs: Array, penalties: Array) -> tuple[Array, Array]:
         """Return `score` and its gradient by input, shape (n, d), with penalties held constant."""
@@ -130,9 +130,13 @@ class AugmentedImprovement:
         slope = log_standard_improvement_slope(u)
         by_total, by_sigma = -slope / sigma, (1 - slope * u) / sigma
         return (
-            log_expected_improvement(total, sigma, self.best),
+            self._log_improvement(total, sigma),
             by_total[:, None] * gradient + by_sigma[:, None] * by_deviation[:, 0],
         )
+
+    def _log_improvement(self, total: Array, deviation: Array) -> Array:
+        unit = self.process.scale[0]
+        return log_expected_improvement(total / unit, deviation / unit, self.best / unit)
 
 
 _JITTER = 1e-8

@@ -253,16 +253,17 @@ def imputed_losses(
     return trials, np.array([failed if t.loss is None else t.loss for t in trials])
 
 
-def log_losses(losses: Array, objective: Objective) -> Array:
-    """Return ln(distance from the lowest possible loss + 1% of the median distance), shape (n,).
+def relative_losses(losses: Array, objective: Objective, *, is_log: bool) -> Array:
+    """Return n losses, n at least 1, on a scale without unit, shape (n,).
 
-    If the metric has no lower bound, losses are returned unchanged.
+    A loss becomes its distance from the lowest possible loss, divided by the median distance. With
+    `is_log`, the logarithm of this ratio + 0.01 is returned. If the metric has no lower bound,
+    distances are from the lowest of the losses, and never in logarithms.
     """
-    if not np.isfinite(objective.lower) or not len(losses):
-        return losses
-    distance = np.maximum(losses - objective.lower, 0.0)
-    typical = float(np.median(distance)) or float(distance.max())
-    return np.log(distance + 0.01 * typical) if typical > 0 else losses
+    is_bounded = bool(np.isfinite(objective.lower))
+    distance = np.maximum(losses - (objective.lower if is_bounded else losses.min()), 0.0)
+    ratio = distance / (float(np.median(distance)) or float(distance.max()) or 1.0)
+    return np.log(ratio + 0.01) if is_log and is_bounded else ratio
 
 
 _ROUNDING = 1e-12

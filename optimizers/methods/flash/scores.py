@@ -57,8 +57,9 @@ class PathScores:
             expected = self._fitted(seen, log_seconds).mean(first_runs)
             return log_ei, np.log(np.maximum(expected, 0.5))
         if not is_next_run:
-            # ln(e + seconds) is at least 1, whereas ln(seconds) is negative below a second.
-            return log_ei, np.log(np.log(np.e + self.seconds(None)))
+            # With the mean as the unit of time, ln(e + time) is at least 1.
+            seconds = self.seconds(None)
+            return log_ei, np.log(np.log(np.e + seconds / seconds.mean()))
         seconds = self.seconds(history)
         return log_ei, np.log(np.maximum(seconds, LEAST_SHARE * float(seconds.mean())))
 
@@ -70,7 +71,8 @@ class PathScores:
             return shared.best()
         trials, losses = self._told(history)
         model = self._learned(history, self._encoded(trials), losses)
-        return shared.best(model.coefficients[-shared.width :])
+        spread = float(np.ptp(losses)) or 1.0
+        return shared.best(model.coefficients[-shared.width :] / spread)
 
     def seconds(self, history: History | None) -> Array:
         """Return the predicted seconds of each path's first run, shape (B,); see `PathCost`."""
@@ -105,5 +107,5 @@ class PathScores:
 def ranked(scores: Array, rng: Generator | None) -> list[int]:
     """Return indices by decreasing score; with `rng`, ties are in random order."""
     order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
-    rounded = np.round(scores[order] / _TIE) * _TIE
+    rounded = np.round((scores[order] - scores.max()) / _TIE)
     return [int(i) for i in order[np.argsort(-rounded, kind="stable")]]
