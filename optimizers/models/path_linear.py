@@ -134,7 +134,8 @@ class LinearRegression:
         """Return the posterior of the weights under a normal-inverse-gamma prior.
 
         Let V be the prior covariance of the weights divided by the variance of the noise. For
-        observations X and y:
+        observations X and y, and with a0 = 1 + w/2 and b0 = w s^2/2 for a noise prior of weight w
+        and standard deviation s:
 
             A = V^-1 + X'X,    m = A^-1 (V^-1 m0 + X'y),    a = a0 + n/2,
             b = b0 + (y'y + m0'V^-1 m0 - m'A m) / 2
@@ -151,8 +152,8 @@ class LinearRegression:
         found = covariance @ (inverse_scale * mean + self._products)
         explained = float(found @ precision @ found)
         before = self._sum_of_squares + float(mean @ (inverse_scale * mean))
-        rate = weight * noise**2 + max(before - explained, 0.0) / 2
-        return LinearPosterior(found, covariance, weight + self.n / 2, rate)
+        rate = (weight * noise**2 + max(before - explained, 0.0)) / 2
+        return LinearPosterior(found, covariance, 1 + (weight + self.n) / 2, rate)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ ln seconds of a fit on one fold, and ln seconds for 1,000 held-out rows. Both ta
 with conjugate normal-inverse-gamma priors. An algorithm's `growth` can declare prior weights and
 the number of `fixed` rows, which is 500 by default. The prior weight of the rows is 1 ± 0.3 for a
 fit and 0.1 ± 0.3 for held-out rows. The prior weight of a hyperparameter is 0 ± 1, or its declared
-growth ± 0.3. The prior level comes from earlier studies in the same store, and is corrected by the
-declared growth with columns and classes; its standard deviation is 1. Without earlier studies, the
-prior level has the mean and the spread of the step's other algorithms. Another regression predicts
-the overhead.
+growth ± 0.3. The prior level comes from earlier studies in the same store or, without earlier
+studies, from the step's other algorithms. The prior level is corrected by the declared growth with
+columns and classes, and its standard deviation is at least 1. Another regression predicts the
+overhead.
 
 On large data, a pilot runs before the first trial of a new model. The worker fits the pipeline on
 about 1,000 rows in a fraction of a second, and reports the seconds of each step for later
@@ -40,8 +40,8 @@ _REST = "", ""
 """Key of the overhead of a trial."""
 _PER_ROWS, _PER_COLUMNS = 1000.0, 10
 """Number of rows, and of columns, for which levels are stored."""
-_LEAST_SECONDS = 1e-4
-"""Lower bound of measured seconds, which may be negative because clocks differ."""
+LEAST_SECONDS = 1e-4
+"""Lower bound of measured seconds, which may be 0 or negative because clocks differ."""
 _SURE, _UNSURE = 0.3, 1.0
 """Prior standard deviations in log seconds: of equal fits and declared weights, and of all other
 weights."""
@@ -49,9 +49,8 @@ _NOISE_WEIGHT = 2.0
 """Weight of the noise prior, as a number of observations."""
 _OF_REST = {"rows": 0.5, "columns": 0.0}
 """Growth of the overhead with the data; see `Algorithm.growth`."""
-_LEVEL, _LEVEL_DEVIATION = log(0.03), 2.0
-"""Prior mean and standard deviation of log seconds on 1,000 rows, used until an algorithm of the
-step is measured."""
+_LEVEL = log(0.03)
+"""Prior mean of log seconds on 1,000 rows, used before any measurement."""
 LIKELY = 0.5
 """Number of standard deviations above the median predicted run time within which two of three
 trials end."""
@@ -107,7 +106,7 @@ class _Algorithm:
 
     def add(self, k: int, features: Array, seconds: float) -> None:
         """Add the seconds of a fit (k = 0), or of 1,000 held-out rows (k = 1)."""
-        self.regressions[k].add(features, log(max(seconds, _LEAST_SECONDS)))
+        self.regressions[k].add(features, log(max(seconds, LEAST_SECONDS)))
 
     def is_known(self, k: int = 0) -> bool:
         """Return whether a fit (k = 0) or held-out rows (k = 1) have been measured."""
@@ -372,21 +371,22 @@ class Costs:
     def _posterior(self, pair: _Pair, k: int) -> LinearPosterior:
         """Return the posterior of regression k of an algorithm.
 
-        The prior level comes from earlier studies, or else from other algorithms of the step.
+        The prior level comes from earlier studies, or else from the other algorithms of the step.
+        Without such measurements, the prior level is the algorithm's own level or, for a step
+        without measurements, the lowest level of all steps.
         """
         if (pair, k) in self._posteriors:
             return self._posteriors[pair, k]
         algorithm = self._algorithms[pair]
         earlier = self._earlier.get(pair, (None, None))[k]
-        if earlier is not None:
-            level, deviation = earlier + algorithm.moved, _UNSURE
-        else:
-            peers = (of for (step, _), of in self._algorithms.items() if step == pair[0])
-            levels = [of.level(k) for of in peers if of.is_known(k) and of is not algorithm]
-            level, deviation = _LEVEL, _LEVEL_DEVIATION
-            if levels:
-                level, deviation = float(np.mean(levels)), max(float(np.std(levels)), _UNSURE)
-        self._posteriors[pair, k] = algorithm.posterior(k, level, deviation)
+        levels = [] if earlier is None else [earlier]
+        if not levels:
+            items = self._algorithms.items()
+            known = {of: a.level(k) - a.moved for of, a in items if a.is_known(k)}
+            levels = [level for of, level in known.items() if of[0] == pair[0] and of != pair]
+            levels = levels or [known.get(pair, min(known.values(), default=_LEVEL))]
+        level, deviation = float(np.mean(levels)), max(float(np.std(levels)), _UNSURE)
+        self._posteriors[pair, k] = algorithm.posterior(k, level + algorithm.moved, deviation)
         return self._posteriors[pair, k]
 
 
