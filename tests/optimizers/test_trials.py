@@ -29,7 +29,7 @@ from prefect_tune.optimizers.trials.history import (
     best_frequencies,
     frequencies_of_few,
     imputed_losses,
-    log_losses,
+    relative_losses,
     trials_affordable,
 )
 from prefect_tune.optimizers.trials.objective import violation
@@ -151,10 +151,13 @@ def test_imputed_loss_of_a_failed_trial_follows_the_chosen_rule(rule, objective,
 
 
 def test_logarithms_are_of_the_distance_from_the_lower_bound_of_the_loss() -> None:
-    losses = np.array([-3.0, 4.0])
-    assert log_losses(losses, Objective(lower=float("-inf"))) is losses
+    """Relative losses without a lower bound are distances from the lowest loss."""
+    for losses, ratios in (([-3.0, 4.0], [0, 2]), ([5.0, 5.0], [0, 0])):
+        found = relative_losses(np.array(losses), Objective(lower=-np.inf), is_log=True)
+        assert found.tolist() == ratios
     losses = np.array([10.0, 12.0, 60.0])
-    assert log_losses(losses, Objective(lower=10.0)) == pytest.approx(np.log([0.02, 2.02, 50.02]))
+    found = relative_losses(losses, Objective(lower=10.0), is_log=True)
+    assert found == pytest.approx(np.log([0.01, 1.01, 25.01]))
 
 
 def history_of(*seconds: float) -> History:

@@ -63,13 +63,13 @@ def test_proposals_lie_where_losses_are_small_and_cheap_candidates_win_ties() ->
     ("losses", "options", "targets", "best"),
     [
         # What is under way is taken to have given the mean.
-        ([2.0, 10.0, 30.0], {"is_log": False}, [2.0, 10.0, 30.0, 14.0], 2.0),
-        ([None, 70.0, 70.0], {"is_log": False, "failure_cost": "bound"}, [100, 70, 70, 80], 70.0),
+        ([2.0, 10.0, 30.0], {"is_log": False}, [0.2, 1.0, 3.0, 1.4], 0.2),
+        ([None, 75.0, 75.0], {"is_log": False, "failure_cost": "bound"}, [4 / 3, 1, 1, 10 / 9], 1),
         (
             [2.0, 20.0, 40.0],
             {},
-            np.log([2.2, 20.2, 40.2, (2.2 * 20.2 * 40.2) ** (1 / 3)]),
-            np.log(2.2),
+            np.log([0.11, 1.01, 2.01, (0.11 * 1.01 * 2.01) ** (1 / 3)]),
+            np.log(0.11),
         ),
     ],
 )
