@@ -151,7 +151,7 @@ class JointImprovement:
     """The expected improvement by one more candidate, given the candidates chosen so far.
 
     Args:
-        mean: Mean scores of the candidates, shape (m,).
+        mean: Mean scores of the candidates in units of their spread, shape (m,).
         variance: Variances of the scores, shape (m,).
         covariance: Function from a candidate's number to its covariances with all candidates, shape
             (m,).

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from prefect_tune.optimizers.methods.bapi.curves import (
     MOST_POINTS,
     N_POINTS,
-    TINY,
     LearningCurve,
     chosen_epochs,
     largest_informative_loss,
@@ -49,11 +48,13 @@ class Scores:
 
     Attributes:
         lower: Lowest possible loss.
+        width: Range of the losses, which is the unit of the distance.
         offset: Number added to the distance so that a perfect loss has a finite score; None if the
             scores are negated losses.
     """
 
     lower: float = 0.0
+    width: float = 1.0
     offset: float | None = None
 
     @classmethod
@@ -65,20 +66,21 @@ class Scores:
         width = objective.upper - objective.lower
         if not isfinite(width):
             return cls()
-        return cls(objective.lower, 0.5 * width / (objective.n_held_out or _ROWS))
+        n_rows = (objective.n_held_out or _ROWS) * (objective.n_folds or 1)
+        return cls(objective.lower, width, 0.5 / n_rows)
 
     def scores(self, losses: ArrayLike) -> Array:
         """Return the scores of losses, in the same shape."""
         losses = np.asarray(losses, dtype=np.float64)
         if self.offset is None:
             return -losses
-        return -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
+        return -np.log(np.maximum(losses - self.lower, 0.0) / self.width + self.offset)
 
     def losses(self, scores: Array) -> Array:
         """Return the losses with these scores, clipped at the lowest possible loss."""
         if self.offset is None:
             return -scores
-        return self.lower + np.maximum(np.exp(-scores) - self.offset, 0.0)
+        return self.lower + self.width * np.maximum(np.exp(-scores) - self.offset, 0.0)
 
 
 Epochs = int | NDArray[np.intp]
@@ -301,7 +303,7 @@ def _process(
 ) -> GaussianProcess:
     inputs, targets = observed
     center = float(targets.mean()) if mean is None else mean
-    scale = max(float(np.sqrt(np.mean((targets - center) ** 2))), TINY)
+    scale = float(np.sqrt(np.mean((targets - center) ** 2)))
     if rng is not None:
         theta = GaussianProcess.fit(
             kernel,

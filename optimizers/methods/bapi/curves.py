@@ -9,16 +9,13 @@ from math import isfinite
 import numpy as np
 
 from prefect_tune.optimizers.models.curve_kernel import Decay
+from prefect_tune.optimizers.models.seconds import LEAST_SECONDS
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
-
-TINY = 1e-9
-"""Floor of seconds, deviations and variances, for divisions and logarithms."""
-
 
 @dataclass(frozen=True)
 class LearningCurve:
@@ -102,7 +99,7 @@ class LearningCurve:
             seconds += sum(s.seconds for s in steps) if steps else evaluation.cost_seconds
             n_epochs += max(reached - since, 0)
             done = max(done, reached)
-        return max(seconds / n_epochs, TINY) if n_epochs else None
+        return max(seconds, LEAST_SECONDS) / n_epochs if n_epochs else None
 
 
 def trains_in_epochs(configuration: Configuration, space: Space, objective: Objective) -> bool:

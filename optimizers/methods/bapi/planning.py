@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
-from prefect_tune.optimizers.methods.bapi.curves import TINY, LearningCurve
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait, n_promoted
+from prefect_tune.optimizers.models.log_posterior import ROUNDING
 from prefect_tune.optimizers.search.improvement import (
     JointImprovement,
     log_expected_improvement,
@@ -288,10 +289,10 @@ def chosen_entry(
         power: Exponent of the cost: 1 for improvement per cost, less for cost cooling (Lee et al.
             2020).
     """
-    costs = np.maximum([e.seconds for e in entries], TINY)
+    log_seconds = np.log([e.seconds for e in entries])
     # Improvement is defined for losses, so scores change sign.
-    worth = log_expected_improvement(-means, np.maximum(deviations, TINY), -best)
-    return entries[int(np.argmax(worth - power * np.log(costs)))]
+    worth = log_expected_improvement(-means, deviations, -best)
+    return entries[int(np.argmax(worth - power * log_seconds))]
 
 
 _DRAWS = 256
@@ -351,22 +352,23 @@ class Planning:
         """Return the joint improvement given pending training runs, and the predicted variances.
 
         The outcomes of `horizon` further choices are simulated with `seed`. The variances of the
-        candidates' scores have shape (m,).
+        candidates' scores have shape (m,). All scores are in units of their spread.
         """
         process = self.belief.process
         rows = self.belief.at(self.inputs, self.belief.t_max)
         mean, half = process.predict_half(rows)
         kernel, theta, scale = process.process.kernel, process.process.kernel_theta, process.scale
         prior = kernel.variance(theta, rows)
-        variance = np.maximum(prior - np.einsum("ij,ij->j", half, half), TINY * prior) * scale**2
+        variance = np.maximum(prior - np.einsum("ij,ij->j", half, half), ROUNDING * prior)
 
         def covariance(j: int) -> Array:
             column: Array = kernel.covariance(theta, rows, rows[j : j + 1])[:, 0]
-            return (column - half.T @ half[:, j]) * scale**2
+            return column - half.T @ half[:, j]
 
         pending = np.flatnonzero(self.prospects.targets)
         normals = sobol_normals(_DRAWS, horizon + len(pending), np.random.default_rng(seed))
-        improvement = JointImprovement(mean, variance, covariance, self.best, normals)
+        best = self.best / scale
+        improvement = JointImprovement(mean / scale, variance, covariance, best, normals)
         for j in pending:
             improvement.choose(int(j))
         return improvement, variance

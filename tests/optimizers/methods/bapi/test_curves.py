@@ -191,7 +191,8 @@ def test_bounded_metrics_use_logarithmic_scores_by_default() -> None:
     assert Scores.of(Objective(metric="rmse", unit="", lower=0.0, upper=inf)) == Scores()
     assert learner(variant="paper").recall(curves(*SEVEN), {}).scores == Scores()
     percent = Scores.of(Objective(n_held_out=500))
-    assert percent.scores([0.0]) == pytest.approx(-np.log(0.5 * 100 / 500))
+    assert percent.scores([0.0]) == pytest.approx(-np.log(0.5 / 500))
+    assert replace(percent, offset=1 / 6000) == Scores.of(Objective(n_held_out=1000, n_folds=3))
     # The same share of errors is as far apart on any scale.
     unit = Scores.of(Objective(lower=-1.0, upper=0.0, n_held_out=500))
     apart = np.diff(percent.scores([10.0, 5.0]))
