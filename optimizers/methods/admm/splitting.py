@@ -184,7 +184,8 @@ _UNKNOWN = 2.0
 def observations(history: History, objective: Objective, options: AdmmOptions) -> PathObservations:
     """Return the finished trials in ADMM's units.
 
-    Failed trials get the worst loss, and `_UNKNOWN` as the value of each quantity.
+    Failed trials get the worst loss, and values of the quantities that just meet the bounds, so
+    that no constraint penalizes a failure again.
     """
     rule: FailureCost = "bound" if options.is_paper else "worst"
     trials, losses = imputed_losses(history, objective, rule)
@@ -194,10 +195,9 @@ def observations(history: History, objective: Objective, options: AdmmOptions) -
         origin, unit = objective.lower, span
     elif len(losses):
         origin = float(losses.min())
-        unit = float(np.subtract(*np.percentile(losses, [75, 25]))) or 1.0
-        chance = objective.chance
-        reach = _F_HAT * np.ptp(losses) if chance is None else max(chance - origin, 0.0)
-        worst = max(float(reach), 1e-12) / unit
+        unit = float(np.subtract(*np.percentile(losses - origin, [75, 25]))) or 1.0
+        reach = 0.0 if objective.chance is None else objective.chance - origin
+        worst = (reach if reach > 0 else _F_HAT * float(np.ptp(losses))) / unit or 1.0
     # Quantities are divided by their bounds, or by a typical value if the bound is 0.
     constraints = objective.constraints
     values = np.full((len(trials), len(constraints)), np.nan)
@@ -213,8 +213,9 @@ def observations(history: History, objective: Objective, options: AdmmOptions) -
     in_units = (bounds > 0).astype(np.float64)
     is_idle = ~(values > in_units).any(axis=0)
     values[~np.isfinite(values)] = _UNKNOWN
-    values[:, is_idle] = 0.0
     bounds = in_units * (1 - (0.0 if options.is_paper else _MARGIN))
+    values[[t.failure is not None for t in trials]] = bounds
+    values[:, is_idle] = 0.0
     scaled = (losses - origin) / unit
     return PathObservations(trials, scaled, values, bounds, options.rho_g, worst, origin, unit)
 

@@ -25,6 +25,7 @@ from prefect_tune.optimizers.models.kernels import (
     Parameter,
 )
 from prefect_tune.optimizers.models.log_posterior import log_posterior_value
+from prefect_tune.optimizers.models.seconds import LEAST_SECONDS
 from prefect_tune.optimizers.search.maximize import is_refitted
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates
@@ -33,7 +34,6 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-_LEAST_SECONDS = 1e-3  # an evaluation may take 0 s
 _LARGEST_LOSS = 1e100  # larger losses would overflow when squared
 
 
@@ -100,17 +100,18 @@ class Observations:
             candidates,
             inputs.at(candidates, s),
             np.array(losses, dtype=np.float64),
-            np.log(np.maximum(seconds, _LEAST_SECONDS)),
+            np.log(np.maximum(seconds, LEAST_SECONDS)),
             history.older,
         )
 
 
 def log_floor(objective: Objective) -> float:
-    """Return the floor, in percent, applied to errors before taking logarithms.
+    """Return the floor applied to errors before taking logarithms.
 
-    The floor is the error of half a misclassified row.
+    The floor is the error of half a misclassified row among the held-out rows of all folds.
     """
-    return 50.0 / (objective.n_held_out or objective.n_rows or UNKNOWN_RANGE)
+    n_held_out = (objective.n_held_out or 0) * (objective.n_folds or 1)
+    return 0.5 * objective.upper / (n_held_out or objective.n_rows or UNKNOWN_RANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,8 @@ class LossScale:
     """The scale on which losses are modeled: log errors, or other losses with outliers capped.
 
     Attributes:
-        floor: Floor applied to losses before taking logarithms; None if logarithms are not used.
+        floor: Floor applied to errors, and their unit, before taking logarithms; None if logarithms
+            are not used.
         cap: Cap of losses.
     """
 
@@ -129,8 +131,8 @@ class LossScale:
     def of(cls, losses: Array, objective: Objective, strategy: Strategy) -> Self:
         """Return the scale for losses, shape (n,); at least one loss must be known.
 
-        Errors are in percent. Unless the strategy is the paper's, losses other than errors are
-        capped at three interquartile ranges above the median.
+        Unless the strategy is the paper's, losses other than errors are capped at three
+        interquartile ranges above the median.
         """
         if strategy.is_log:
             return cls(log_floor(objective))
@@ -142,7 +144,7 @@ class LossScale:
     def learned(self, losses: Array) -> Array:
         """Return losses on this scale, shape (n,)."""
         capped = np.clip(losses, -_LARGEST_LOSS, self.cap)
-        return capped if self.floor is None else np.log(np.maximum(capped, self.floor))
+        return capped if self.floor is None else np.log(np.maximum(capped, self.floor) / self.floor)
 
 
 @dataclass(frozen=True, slots=True)

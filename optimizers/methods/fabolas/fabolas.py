@@ -72,6 +72,7 @@ from prefect_tune.optimizers.space.configuration import (
 )
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.vectors import Array, Candidates
+from prefect_tune.optimizers.trials.history import relative_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
 _CONFIRM = Reason("confirm", "one of the best, evaluated on all rows before the budget ends")
@@ -229,14 +230,14 @@ class Fabolas(Optimizer):
         for share, larger in pairwise(shares):
             runs = [t for t in trials if t.query.subset == share]
             above = [t for t in trials if t.query.subset == larger]
-            if all(t.is_told for t in runs) and len(above) < ceil(len(runs) / 2):
+            best = ranked(runs, self.history)
+            if best and all(t.is_told for t in runs) and len(above) < ceil(len(runs) / 2):
                 gone = {t.query.configuration for t in trials if t.query.subset >= larger}
-                best = ranked(runs, self.history)
-                losses = [t.loss or 0.0 for t in best]
-                least, worst = min(losses, default=0.0), max(losses, default=0.0)
                 # Promote only losses closer to the best than to the worst: half of the
                 # configurations may be no better than the baseline.
-                most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
+                told = np.array([t.loss for t in best], dtype=np.float64)
+                losses = relative_losses(told, self.objective, is_log=True)
+                most = (losses.min() + losses.max()) / 2
                 promising = [t for t, loss in zip(best, losses, strict=True) if loss <= most]
                 for trial in promotable(promising, gone | self._taken):
                     self._because = Reason("first design", "one of the best, now on more rows")

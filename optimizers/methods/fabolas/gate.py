@@ -118,9 +118,9 @@ def _confirmations(
         if prediction.reason != "confirm" or number not in history:
             continue
         mean, deviation = prediction.mean, prediction.deviation
-        predicted = mean if floor is None else exp(mean)
+        predicted = mean if floor is None else floor * exp(mean)
         loss = history[number].loss
-        came = loss if loss is None or floor is None else log(max(loss, floor))
+        came = loss if loss is None or floor is None else log(max(loss, floor) / floor)
         yield {
             "trial": number,
             "predicted": predicted,

@@ -178,6 +178,8 @@ def observed(
         # Without a range they are distances from the best in quartile ranges.
         ((-inf, inf), (1.0, 3.0, 5.0, 7.0, 9.0), [0.0, 0.5, 1.0, 1.5, 2.0], 0.7 * 8 / 4),
         ((-inf, inf, 9.0), (1.0, 3.0, 5.0, 7.0, 9.0), [0.0, 0.5, 1.0, 1.5, 2.0], 8 / 4),
+        ((-inf, inf, 0.5), (1.0, 3.0, 5.0, 7.0, 9.0), [0.0, 0.5, 1.0, 1.5, 2.0], 0.7 * 8 / 4),
+        ((-inf, inf), (2e-14, 2e-14), [0.0, 0.0], 1.0),
     ],
 )
 def test_losses_are_scaled_to_the_range_of_the_metric(metric, losses, shares, worst):
@@ -188,8 +190,9 @@ def test_losses_are_scaled_to_the_range_of_the_metric(metric, losses, shares, wo
 
 def test_constrained_quantities_are_divided_by_the_bounds() -> None:
     seen = observed(0.5, 0.5, 0.5, None, sizes=(10.0, 60.0), bound=20.0, options=AdmmOptions())
-    assert seen.quantities[:, 0] == pytest.approx([0.5, 3.0, 2.0, 2.0])
+    assert seen.quantities[:, 0] == pytest.approx([0.5, 3.0, 2.0, 0.99])
     assert seen.bounds == pytest.approx([0.99])
+    assert seen.augmented(AdmmState())[3] == seen.losses[3]  # no second penalty for a failure
     seen = observed(0.5, 0.5, 0.5, sizes=(0.0, 4.0, 8.0), bound=0.0)
     assert seen.quantities[:, 0] == pytest.approx([0.0, 4 / 6, 8 / 6])
     assert seen.bounds == pytest.approx([0.0])

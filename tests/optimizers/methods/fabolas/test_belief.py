@@ -15,6 +15,7 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     Belief,
     Learner,
     LossScale,
+    log_floor,
     Observations,
     pipeline_inputs,
 )
@@ -76,10 +77,11 @@ def test_finished_trials_are_observed_with_size_and_uncached_seconds_per_fold() 
 
 
 def test_losses_are_learned_as_logarithms_or_capped_unless_variant_is_paper() -> None:
-    """Errors become log(max(error, 0.5 / n)); other losses are capped at Q2 + 3 (Q3 - Q1)."""
+    """Errors become log(max(2 n error, 1)); other losses are capped at Q2 + 3 (Q3 - Q1)."""
     losses = np.array([0.0, 0.01, 5.0, 20.0])
     learned = LossScale.of(losses, ERROR, OF_ERRORS).learned(losses)
-    assert learned == pytest.approx(np.log([0.05, 0.05, 5.0, 20.0]))
+    assert learned == pytest.approx(np.log([1, 1, 100, 400]))
+    assert log_floor(Objective(n_held_out=50, n_folds=20)) == log_floor(ERROR) == 0.05
     losses = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e8])
     low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))
     capped = [1.0, 2.0, 3.0, 4.0, 5.0, middle + 3 * (high - low)]
@@ -119,7 +121,7 @@ def test_small_subsets_predict_loss_and_seconds_of_all_rows() -> None:
     belief, _ = learned(16)
     assert belief.seconds(CENTRE) == pytest.approx([73.75], rel=0.1)
     (mean,), (deviation,) = belief.predict(CENTRE)
-    truth = np.log(100 * 50_000**-0.3 * 0.52)
+    truth = np.log(100 * 50_000**-0.3 * 0.52 / log_floor(ERROR))
     assert abs(mean - truth) < 3 * deviation < 1.5
 
 

@@ -123,7 +123,7 @@ def test_first_design_begins_on_the_smallest_subset_and_promotes_the_best_config
         (x,) = position(query)
         return (x if x < 0.3 else 10.0 if x < 0.5 else 50.0), 1.0
 
-    optimizer = fabolas(n_first=8)
+    optimizer = make_optimizer("fabolas", cube(), 0, replace(ROWS, lower=0.0), {"n_first": 8})
     queries = ask_and_tell(optimizer, outcome, 11)
     assert [q.subset for q in queries[:9]] == [1 / 64] * 8 + [1 / 32]
     begun = sorted(position(q)[0] for q in queries[:8])
