@@ -106,9 +106,12 @@ class GaussianProcess:
         X, Z = prior.inputs, prior.standardized
 
         def objective(theta: Array) -> tuple[float, Array]:
-            value, gradient = log_posterior(
-                kernel, theta, X, Z, noise=noise, has_constant=mean is None
-            )
+            try:
+                value, gradient = log_posterior(
+                    kernel, theta, X, Z, noise=noise, has_constant=mean is None
+                )
+            except ValueError:  # the covariance matrix is singular
+                return 1e10, np.zeros_like(theta)
             return -value, -gradient
 
         options = {"maxiter": max_iterations}

@@ -134,6 +134,24 @@ def test_joint_moments_equal_the_predicted_moments(mean: Any) -> None:
     assert process.scale * np.sqrt(np.diag(covariance)) == pytest.approx(deviation)
 
 
+def test_fit_avoids_parameters_with_a_singular_covariance(monkeypatch) -> None:
+    """The covariance is singular for half of the lengthscales, which includes the best ones."""
+    X, y = data(25, 2)
+    kernel, theta = scaled_matern(2), np.log([1.0, 0.05, 0.05, 0.02])
+    best = GaussianProcess.fit(kernel, X, y, rng=np.random.default_rng(0), warm_start=theta)
+    limit = (theta[1] + best.theta[1]) / 2
+
+    def posterior(kernel: Kernel, theta: np.ndarray, *data: Any, **more: Any) -> Any:
+        if theta[1] > limit:
+            raise ValueError("not positive definite")
+        return log_posterior(kernel, theta, *data, **more)
+
+    module = "prefect_tune.optimizers.models.gaussian_process"
+    monkeypatch.setattr(f"{module}.log_posterior", posterior)
+    found = GaussianProcess.fit(kernel, X, y, rng=np.random.default_rng(0), warm_start=theta)
+    assert theta[1] <= found.theta[1] <= limit
+
+
 def test_targets_are_divided_by_the_given_scale() -> None:
     X, y = data(8, 2)
     theta = np.log([1.0, 0.3, 0.5, 0.01])
