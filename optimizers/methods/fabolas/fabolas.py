@@ -326,7 +326,7 @@ class Fabolas(Optimizer):
         configuration, first = wanted[0]
         whole = left + budget.seconds_spent / budget.n_workers
         needed = np.cumsum([each for _, each in wanted]) / budget.n_workers
-        is_late = max(first, *needed[needed <= whole / 2]) >= left
+        is_late = max([first, *needed[needed <= whole / 2]]) >= left
         return configuration if is_late or budget.trials_left == 0 else None
 
     def _to_verify(

@@ -1,21 +1,24 @@
-"""Units change nothing: the same queries after a change of units, names or order."""
+"""Units change nothing: every method asks the same queries in other units, names and orders.
 
-from collections.abc import Callable
+Factors are powers of two, and losses are multiples of 2^-20, so that a change of the unit rounds
+nothing. A method whose queries differ has a floor or a threshold with a unit.
+"""
+
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
-from typing import Any
+from typing import Any, Literal
+from unittest.mock import patch
 
 import numpy as np
 import pytest
-from contracts.methods import ALL, EPOCHS
-from contracts.optimizer import OBJECTIVE
 from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float, Integer
+from contracts.methods import ALL
+from contracts.optimizer import OBJECTIVE, Case
 from simulation import share_of
-from worlds import algorithm, told
+from worlds import NONE, algorithm
 
 from prefect_tune.optimizers import (
-    Algorithm,
     Budget,
     Evaluation,
     Failure,
@@ -23,166 +26,223 @@ from prefect_tune.optimizers import (
     NotYet,
     Objective,
     Optimizer,
+    Prior,
+    PriorTrial,
     Query,
+    Racing,
     Space,
     Step,
     StepCost,
     Trial,
-    make_optimizer,
 )
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
+from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import CandidateSpace
+
+BOUNDS = {"percent": (0.0, 1.0), "range": (0.0, 1.0), "above": (0.0, inf), "any": (-inf, inf)}
+"""Lower and upper bounds of metrics. Fabolas takes logarithms of errors in percent."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """A study's units and names, and the order in which pending trials are told."""
+    """The units, names and order of a study.
 
-    kind: str = "percent"
+    Attributes:
+        metric: Key in `BOUNDS`.
+        loss: Unit of the losses.
+        origin: Number added to the losses.
+        second: Unit of the seconds.
+        is_renamed: Whether steps and algorithms have other names, in the opposite order.
+        is_last_first: Whether the trial that was asked last is told first.
+        is_after: Whether the study follows an earlier run.
+    """
+
+    metric: str = "percent"
     loss: float = 1.0
-    shift: float = 0.0
-    seconds: float = 1.0
-    renamed: bool = False
-    reversed: bool = False
+    origin: float = 0.0
+    second: float = 1.0
+    is_renamed: bool = False
+    is_last_first: bool = False
+    is_after: bool = False
 
+    def name(self, known: str) -> str:
+        return "".join(chr(219 - ord(c)) for c in known) if self.is_renamed else known
 
-def space_of(name: Callable[[str], str]) -> Space:
-    kernel = ConfigurationSpace(
-        space=[
-            Float("C", (1e-3, 1e3), log=True, default=1.0),
-            Categorical("kernel", ["rbf", "poly"], default="rbf"),
-            Integer("degree", (2, 5), default=3),
-        ]
-    )
-    kernel.add(EqualsCondition(kernel["degree"], kernel["kernel"], "poly"))
-    scale = (
-        Algorithm(id=name("none")),
-        algorithm(name("unit")),
-        algorithm(name("power"), Float("p", (0.5, 2.0), default=1.0)),
-    )
-    models = (
-        algorithm(name("svm"), hyperparameters=kernel),
-        algorithm(name("tree"), Integer("depth", (1, 50), log=True, default=5)),
-        algorithm(name("bayes")),
-        algorithm(name("knn"), Integer("n", (1, 50), log=True, default=5)),
-    )
-    return Space("toy", (Step(name("scale"), scale), Step(name("model"), models)))
-
-
-def reverse(name: str) -> str:
-    return "".join(chr(219 - ord(c)) for c in name)
-
-
-WEIGHTS = np.array([0.11, 0.05, 0.02]), np.array([0.08, 0.12, 0.2, 0.1])
-BEST = np.array([0.31, 0.62, 0.9, 0.17, 0.41, 0.73])
-
-
-def grid(x: float) -> float:
-    return round(x * 2**20) / 2**20
-
-
-def run(method: str, options: dict[str, Any], units: Units, n: int) -> list[Any]:
-    name = reverse if units.renamed else str
-    space = space_of(name)
-    encoded = CandidateSpace(space)
-    lower, upper = {"percent": (0.0, 1.0), "above": (0.0, inf), "any": (-inf, inf)}[units.kind]
-    base = EPOCHS if method == "bapi" else OBJECTIVE
-    objective = replace(
-        base,
-        unit="percent" if units.kind == "percent" else "",
-        lower=lower * units.loss + units.shift,
-        upper=upper * units.loss + units.shift,
-        chance=0.75 * units.loss + units.shift,
-        iterative=frozenset(map(name, ("svm", "tree"))),
-    )
-    optimizer = make_optimizer(method, space, 0, objective, options)
-    asked = []
-    pending = []
-    spent = 0.0
-    total = 400.0 * units.seconds
-    while len(asked) < n:
-        budget = Budget(
-            len(asked),
-            n - len(asked),
-            spent,
-            total - spent,
-            n_workers=2,
+    @property
+    def space(self) -> Space:
+        svm = ConfigurationSpace(
+            space=[
+                Float("C", (1e-3, 1e3), log=True, default=1.0),
+                Categorical("kernel", ["rbf", "poly"], default="rbf"),
+                Integer("degree", (2, 5), default=3),
+            ]
         )
+        svm.add(EqualsCondition(svm["degree"], svm["kernel"], "poly"))
+        power, depth = Float("p", (0.5, 2.0)), Integer("depth", (1, 50), log=True, default=5)
+        models = algorithm("svm", hyperparameters=svm), algorithm("tree", depth), algorithm("bayes")
+        steps = {"scale": (NONE, algorithm("unit"), algorithm("power", power)), "model": models}
+        return Space(
+            "toy",
+            tuple(
+                Step(self.name(step), tuple(replace(a, id=self.name(a.id)) for a in algorithms))
+                for step, algorithms in steps.items()
+            ),
+        )
+
+    @property
+    def objective(self) -> Objective:
+        lower, upper, chance = (self.told(x) for x in (*BOUNDS[self.metric], 0.75))
+        return replace(
+            OBJECTIVE,
+            unit="percent" if self.metric == "percent" else "",
+            lower=lower,
+            upper=upper,
+            chance=chance,
+            iterative=frozenset(map(self.name, OBJECTIVE.iterative)),
+        )
+
+    def told(self, loss: float) -> float:
+        """Return a loss in the unit of the study."""
+        rounded = round(loss * 2**20) / 2**20 if np.isfinite(loss) else loss
+        return rounded * self.loss + self.origin
+
+
+BEST = np.array([0.31, 0.62, 0.9, 0.17, 0.41])
+"""Best positions of the hyperparameters."""
+
+
+def outcome(trial: Trial, encoded: CandidateSpace, units: Units) -> Trial:
+    """Return an ended trial; models that train in epochs have learning curves."""
+    query, objective = trial.query, units.objective
+    point, share = encoded.encode([query.configuration]), share_of(query, objective)
+    (i, j), (is_active,) = point.algorithms[0].tolist(), encoded.active(point)
+    distance = float((is_active * (point.units[0] - BEST) ** 2).sum())
+    end = 0.03 + (0.11, 0.05, 0.02)[i] + (0.08, 0.12, 0.2)[j] + 0.3 * distance
+    seconds = [100 * share * s for s in ((1.0, 3.0, 9.0)[i], (40.0, 10.0, 2.0)[j])]
+    steps = tuple(
+        StepCost(step.name, 0, round(s) * units.second, 0.0, hit=False, key="")
+        for step, s in zip(encoded.space.steps, seconds, strict=True)
+    )
+    cost = sum(step.seconds for step in steps) + 4 * units.second
+    if int(64 * distance) % 9 == 5:
+        failure = Failure(FailureKind.ERROR, "no loss", cost_seconds=cost, steps=steps)
+        return trial.started().failed(failure)
+    n_epochs, n = query.epochs or objective.epochs or 1, query.folds or objective.n_folds or 1
+    path = query.configuration.path
+    epochs = range(1, n_epochs + 1) if path[-1] in objective.iterative else (n_epochs,)
+    curve = tuple(units.told(end + 0.2 * (1 - query.subset) + 0.3 / e) for e in epochs)
+    folds = tuple(curve[-1] + units.loss * (k - (n - 1) / 2) / 64 for k in range(n))
+    known = {"curve": curve, "best_epoch": n_epochs} if len(epochs) > 1 else {}
+    return trial.started().completed(Evaluation(curve[-1], folds, cost, cost, steps, **known))
+
+
+class Raced(Case):
+    """A method with a race of its configurations."""
+
+    def make(self, space: Space, seed: int = 0) -> Optimizer:
+        return Racing(super().make(space, seed))
+
+
+def case(name: str, tier: Literal["", "full"] = "", **options: Any) -> Case:
+    return replace(ALL[name], options={**ALL[name].options, **options}, tier=tier or ALL[name].tier)
+
+
+CASES = {
+    **ALL,
+    **{name: case(name, n_startup=4) for name in ("smac", "tpe", "jopt")},
+    "flash": case("flash", n_init=5, n_prune=4, r=2),
+    "raced": Raced("smac", {"n_startup": 4}),
+    "trust region": case("admm", "full", theta_solver="trust_region"),
+    **{
+        f"{name} paper": case(name, "full", variant="paper") for name in ("admm", "bapi", "fabolas")
+    },
+    "flash paper": case("flash", "full", variant="paper", n_init=5, n_prune=4, r=2),
+}
+N = 16
+"""Number of proposals."""
+
+
+@cache
+def queries_of(name: str, units: Units) -> list[Any]:
+    """Return the queries of a method without names, with two trials at a time."""
+    space = units.space
+    encoded = CandidateSpace(space)
+    optimizer = replace(CASES[name], objective=units.objective).make(space)
+    if units.is_after:
+        rng = np.random.default_rng(1)
+        drawn = [Trial(k, Query(sample_configuration(space, rng))) for k in range(40)]
+        ended = [(t.query.configuration, outcome(t, encoded, units).loss) for t in drawn]
+        optimizer.begin_after(Prior(tuple(PriorTrial(c, y) for c, y in ended if y is not None)))
+    asked, pending, spent = list[Any](), list[Trial](), 0.0
+    while len(asked) < N:
+        left = 5e4 * units.second - spent
         try:
-            query = optimizer.ask(budget)
+            query = optimizer.ask(Budget(len(asked), N - len(asked), spent, left, n_workers=2))
         except NotYet:
             assert pending
         else:
+            pending.append(Trial(len(asked), query))
             point = encoded.encode([query.configuration])
-            values = np.where(encoded.active(point)[0], point.units[0], -1.0).tolist()
-            asked.append((point.algorithms[0].tolist(), values, query.subset, query.folds, query.epochs))
-            pending.append(Trial(len(asked) - 1, query))
+            values = np.where(encoded.active(point), point.units, -1.0).tolist()
+            asked.append(
+                (point.algorithms.tolist(), values, query.subset, query.folds, query.epochs)
+            )
             if len(pending) < 2:
                 continue
-        for trial in pending[::-1] if units.reversed else pending:
-            ended = outcome(trial, encoded, objective, units)
+        for trial in pending[:: -1 if units.is_last_first else 1]:
+            ended = outcome(trial, encoded, units)
             spent += ended.cost_seconds
             optimizer.tell(ended)
         pending = []
     return asked
 
 
-def outcome(trial: Trial, encoded: CandidateSpace, objective: Objective, units: Units) -> Trial:
-    query = trial.query
-    point = encoded.encode([query.configuration])
-    (i, j), values = point.algorithms[0], point.units[0]
-    active = encoded.active(point)[0]
-    share = share_of(query, objective)
-    loss = WEIGHTS[0][i] + WEIGHTS[1][j] + 0.3 * float((active * (values - BEST[: len(values)]) ** 2).sum())
-    worse = 0.1 * (1 - share) * (1 + ((i + j) % 3))
-    seconds = share * (0.5 + [0.0, 0.3, 1.0][i] + [4.0, 1.0, 0.2, 0.6][j])
-    seconds = grid(seconds) * units.seconds
-    number = (i * 5 + j * 3 + int(active @ (values * 7))) % 9
-    started = trial.started()
-    steps = tuple(
-        StepCost(step.name, 0, s * units.seconds, 0.0, False, "")
-        for step, s in zip(encoded.space.steps, (grid(share * [0.0, 0.3, 1.0][i]), grid(share * [4.0, 1.0, 0.2, 0.6][j])), strict=True)
+def of(*excluded: str) -> pytest.MarkDecorator:
+    """Return a decorator that runs a test for all cases but the excluded ones."""
+    return pytest.mark.parametrize(
+        "name",
+        [
+            pytest.param(name, marks=[getattr(pytest.mark, case.tier)] if case.tier else [])
+            for name, case in CASES.items()
+            if name not in excluded
+        ],
     )
-    if number == 0:
-        return started.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=seconds, steps=steps))
-    told = grid(loss + worse) * units.loss + units.shift
-    return started.completed(Evaluation(told, (told,) * 3, seconds, seconds, steps))
 
 
-OPTIONS = {
-    **{name: (name, {}) for name in ALL},
-    **{f"{name} paper": (name, {"variant": "paper"}) for name in ("flash", "admm", "fabolas", "bapi")},
-    "flash short": ("flash", {"n_init": 6, "n_prune": 4, "r": 2}),
-    "admm_tr": ("admm", {"theta_solver": "trust_region"}),
-}
-for k in ("smac", "tpe", "jopt"):
-    OPTIONS[k] = (k, {"n_startup": 4})
+@pytest.mark.parametrize("metric", BOUNDS)
+@of()
+def test_unit_of_losses_does_not_change_the_queries(name: str, metric: str) -> None:
+    for k in (-30, 30):
+        assert queries_of(name, Units(metric, loss=2.0**k)) == queries_of(name, Units(metric))
 
 
-@cache
-def reference(case: str, kind: str, n: int) -> list[Any]:
-    return run(*OPTIONS[case], Units(kind), n)
+@pytest.mark.parametrize("metric", ["range", "any"])
+@of("flash paper")  # equation 1 has no intercept
+def test_number_added_to_losses_does_not_change_the_queries(name: str, metric: str) -> None:
+    assert queries_of(name, Units(metric, origin=1024.0)) == queries_of(name, Units(metric))
 
 
-CHANGES = {
-    **{f"{kind} x2^{k}": Units(kind, loss=2.0**k) for kind in ("percent", "above", "any") for k in (-30, -7, 30)},
-    **{f"{kind}+1024": Units(kind, shift=1024.0) for kind in ("percent", "above", "any")},
-    **{f"seconds 2^{k}": Units(seconds=2.0**k) for k in (-12, -6, 10)},
-    "renamed": Units(renamed=True),
-    "reversed": Units(reversed=True),
-}
+@of("flash paper")  # the paper divides by the logarithm of the seconds
+def test_unit_of_seconds_does_not_change_the_queries(name: str) -> None:
+    for k in (-6, 10):
+        second = 2.0**k
+        rules = replace(RULES, dispatch_seconds=RULES.dispatch_seconds * second)
+        with patch("prefect_tune.optimizers.methods.fabolas.fabolas.RULES", rules):
+            assert queries_of(name, Units(second=second)) == queries_of(name, Units())
 
-if __name__ == "__main__":
-    import sys, time
-    n = 24
-    for case in sys.argv[1:] or OPTIONS:
-        t = time.time()
-        for label, units in CHANGES.items():
-            try:
-                a, b = reference(case, units.kind, n), run(*OPTIONS[case], units, n)
-            except Exception as e:
-                print(case, label, repr(e)[:200])
-                continue
-            first = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
-            if first is not None:
-                print(f"{case:16} {label:16} differs at {first}", a[first], b[first], flush=True)
-        print(case, f"{time.time()-t:.1f} s", flush=True)
+
+@of()
+def test_names_do_not_change_the_queries(name: str) -> None:
+    assert queries_of(name, Units(is_renamed=True)) == queries_of(name, Units())
+
+
+@of()
+def test_order_of_outcomes_does_not_change_the_queries(name: str) -> None:
+    assert queries_of(name, Units(is_last_first=True)) == queries_of(name, Units())
+
+
+@pytest.mark.parametrize("name", ["smac", "flash", "admm", "jopt", "ei"])
+def test_unit_of_losses_does_not_change_the_queries_after_an_earlier_run(name: str) -> None:
+    after = Units("any", is_after=True)
+    for k in (-30, 30):
+        assert queries_of(name, replace(after, loss=2.0**k)) == queries_of(name, after)
