@@ -89,11 +89,8 @@ class Jopt(Optimizer):
         distances = targets if mean is None else targets - mean(observed)[:, None]
         process, fitted = search.learned(observed, distances, rng, last, pending)
         self.memo = {"theta": list(fitted.theta), "fitted": fitted.n}
-        mine = targets[:, number]
-        acquisition = AugmentedImprovement(
-            process.of_target(number), float(mine.min()), 0.0, np.zeros(0)
-        )
-        best_first = observed[np.argsort(mine, kind="stable")]
+        acquisition = AugmentedImprovement(process.of_target(number), 0.0, 0.0, np.zeros(0))
+        best_first = observed[np.argsort(targets[:, number], kind="stable")]
         ranked = maximize(acquisition, search.inputs, best_first, rng, penalty=mean)
         for configuration in search.candidates.new_configurations(ranked, asked):
             self._because = Reason("expected improvement", self._why(number))

@@ -115,15 +115,13 @@ class ForestSearch:
         if is_random:
             return Query(new_configuration(self.proposed, asked, rng)), _INTERLEAVED
         observed, targets, best = self._observed(history)
-        older, weights = history.older, None
-        if len(older):
-            weights = np.append(older.weights, np.ones(len(observed) - len(older)))
+        older = history.older
         forest = RandomForest(
             self.candidates.features(observed),
             targets,
             n_trees=_N_TREES,
             seed=int(rng.integers(2**31)),
-            weights=weights,
+            weights=np.append(older.weights, np.ones(len(observed) - len(older))),
             **self.settings.forest,
         )
         is_of_logs = self.settings.is_log and np.isfinite(self.objective.lower)

@@ -140,15 +140,13 @@ class GaussianProcess:
         noise = noise or Noise()
         if not (np.isfinite(inputs).all() and np.isfinite(targets).all()):
             raise ValueError("inputs and targets must be finite; impute losses of failed trials")
-        raw = targets.reshape(len(targets), -1)
-        columns = raw - _given(mean, inputs)
+        columns = targets.reshape(len(targets), -1) - _given(mean, inputs)
         offset = columns.mean(axis=0) if mean is None else np.zeros(columns.shape[1])
         scales = columns.std(axis=0) if scale is None else np.full(columns.shape[1], scale)
         # Targets whose spread consists of rounding errors are not divided by the spread.
-        is_spread = scales > ROUNDING * np.abs(raw).max(axis=0)
+        is_spread = scales > ROUNDING * np.abs(targets).max(axis=0)
         scales = np.where(is_spread, scales, 1.0)
-        flat = 0.0 if mean is None else columns
-        standardized = np.where(is_spread, (columns - offset) / scales, flat)
+        standardized = np.where(is_spread | (mean is not None), (columns - offset) / scales, 0.0)
         p = len(kernel.parameters)
         K = kernel.covariance(theta[:p], inputs, inputs)
         factor = cholesky(K, noise.variance(theta[p:], inputs))

@@ -63,10 +63,8 @@ class PathLinear:
         weights = np.ones(len(targets)) if weights is None else weights
         root = np.sqrt(weights)[:, None]
         identity = ridge * np.eye(paths.shape[1])
-        offset = np.zeros(paths.shape[1])
-        if has_intercept:
-            offset = np.average(paths, axis=0, weights=weights)
-        level = float(np.average(targets, weights=weights)) if has_intercept else 0.0
+        offset = has_intercept * np.average(paths, axis=0, weights=weights)
+        level = has_intercept * float(np.average(targets, weights=weights))
         centered, scaled = root * (paths - offset), root * paths
         residuals = root[:, 0] * (targets - level)
         beta = np.linalg.solve(centered.T @ centered + identity, centered.T @ residuals)
@@ -105,15 +103,16 @@ class PathLinear:
 
 
 class LinearRegression:
-    """Sufficient statistics of a linear regression of n targets on d features, for any prior."""
+    """Sufficient statistics of a linear regression of n targets on d features, for any prior.
+
+    The first feature is 1.
+    """
 
     def __init__(self, d: int) -> None:
         self.n = 0
         self._squares = np.zeros((d, d))
         self._products = np.zeros(d)
         self._sum_of_squares = 0.0
-        self._sum_of_features = np.zeros(d)
-        self._sum = 0.0
 
     def add(self, features: Array, target: float) -> None:
         """Add one observation: its features, shape (d,), and its target."""
@@ -121,12 +120,10 @@ class LinearRegression:
         self._squares += np.outer(features, features)
         self._products += features * target
         self._sum_of_squares += target**2
-        self._sum_of_features += features
-        self._sum += target
 
     def level(self, slopes: Array) -> float:
         """Return the mean of the targets minus the part explained by `slopes`, shape (d - 1,)."""
-        return (self._sum - float(self._sum_of_features[1:] @ slopes)) / self.n
+        return float(self._products[0] - self._squares[0, 1:] @ slopes) / self.n
 
     def posterior(
         self, mean: Array, deviation: Array, noise: float, weight: float

@@ -381,9 +381,8 @@ class Costs:
         earlier = self._earlier.get(pair, (None, None))[k]
         levels = [] if earlier is None else [earlier]
         if not levels:
-            items = self._algorithms.items()
-            known = {of: a.level(k) - a.moved for of, a in items if a.is_known(k)}
-            levels = [level for of, level in known.items() if of[0] == pair[0] and of != pair]
+            known = {p: a.level(k) - a.moved for p, a in self._algorithms.items() if a.is_known(k)}
+            levels = [level for p, level in known.items() if p[0] == pair[0] and p != pair]
             levels = levels or [known.get(pair, min(known.values(), default=_LEVEL))]
         level, deviation = float(np.mean(levels)), max(float(np.std(levels)), _UNSURE)
         self._posteriors[pair, k] = algorithm.posterior(k, level + algorithm.moved, deviation)

@@ -113,7 +113,8 @@ class AugmentedImprovement:
         mean, deviation = self.process.predict(inputs)
         excess, _, _ = expected_squared_excess(mean[:, 1:] + self.shifts, deviation[:, 1:])
         total = mean[:, 0] + penalties + 0.5 * self.rho_g * excess.sum(axis=1)
-        return self._log_improvement(total, deviation[:, 0])
+        sigma = deviation[:, 0] / self.process.scale[0]
+        return np.log(sigma) + log_standard_improvement((self.best - total) / deviation[:, 0])
 
     def score_with_gradient(self, inputs: Array, penalties: Array) -> tuple[Array, Array]:
         """Return `score` and its gradient by input, shape (n, d), with penalties held constant."""
@@ -130,16 +131,9 @@ class AugmentedImprovement:
         slope = log_standard_improvement_slope(u)
         by_total, by_sigma = -slope / sigma, (1 - slope * u) / sigma
         return (
-            self._log_improvement(total, sigma),
+            np.log(sigma / self.process.scale[0]) + log_standard_improvement(u),
             by_total[:, None] * gradient + by_sigma[:, None] * by_deviation[:, 0],
         )
-
-    def _log_improvement(self, total: Array, deviation: Array) -> Array:
-        unit = self.process.scale[0]
-        return log_expected_improvement(total / unit, deviation / unit, self.best / unit)
-
-
-_JITTER = 1e-8
 
 
 def sobol_normals(n: int, d: int, rng: Generator) -> Array:
@@ -191,7 +185,7 @@ class JointImprovement:
     def choose(self, number: int) -> None:
         """Choose a candidate. Later gains are relative to the choices made so far."""
         column = self.covariance(number)
-        row = column / np.sqrt(max(column[number], 0.0) + _JITTER)
+        row = column / np.sqrt(max(column[number], LEAST_VARIANCE))
         z = self._normals[:, len(self._rows)]
         self._rows.append(row)
         self._shift += np.outer(z, row)

@@ -17,6 +17,7 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
+
 @dataclass(frozen=True)
 class LearningCurve:
     """The learning curve of one configuration so far.

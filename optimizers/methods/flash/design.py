@@ -7,15 +7,18 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.methods.flash.shared_values import BestValues, SharedValues, most_alike
+from prefect_tune.optimizers.methods.flash.shared_values import (
+    TIE,
+    BestValues,
+    SharedValues,
+    most_alike,
+)
 from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
 from prefect_tune.optimizers.space.sampling import listed_paths
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace
 from prefect_tune.optimizers.trials.trial import Trial
 
-_TIE = 1e-9
-"""Difference below which two gains count as equal."""
 _EXHAUSTED = 1e-6
 """Gain below which a path lies in the span of the chosen paths, up to rounding."""
 
@@ -71,7 +74,7 @@ def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | No
 
 
 def _pick(gains: Array, rng: Generator | None) -> int:
-    best = np.flatnonzero(gains >= gains.max() - _TIE)
+    best = np.flatnonzero(gains >= gains.max() - TIE)
     return int(best[0] if rng is None else best[rng.integers(len(best))])
 
 

@@ -7,7 +7,7 @@ from numpy.random import Generator
 
 from prefect_tune.optimizers.methods.flash.cost import PathCost
 from prefect_tune.optimizers.methods.flash.design import PathTable
-from prefect_tune.optimizers.methods.flash.shared_values import BestValues
+from prefect_tune.optimizers.methods.flash.shared_values import TIE, BestValues
 from prefect_tune.optimizers.models.path_linear import PathLinear
 from prefect_tune.optimizers.search.improvement import log_expected_improvement
 from prefect_tune.optimizers.space.vectors import Array
@@ -17,7 +17,6 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 LEAST_SHARE = 0.01
 """Lower bound on the cost of a path, as a fraction of the mean cost."""
-_TIE = 1e-12
 
 
 class PathScores:
@@ -56,11 +55,10 @@ class PathScores:
             log_seconds = np.log(np.maximum([t.cost_seconds for t in trials], 1e-3))
             expected = self._fitted(seen, log_seconds).mean(first_runs)
             return log_ei, np.log(np.maximum(expected, 0.5))
+        seconds = self.seconds(history if is_next_run else None)
         if not is_next_run:
             # With the mean as the unit of time, ln(e + time) is at least 1.
-            seconds = self.seconds(None)
             return log_ei, np.log(np.log(np.e + seconds / seconds.mean()))
-        seconds = self.seconds(history)
         return log_ei, np.log(np.maximum(seconds, LEAST_SHARE * float(seconds.mean())))
 
     def best_values(self, history: History) -> BestValues:
@@ -71,8 +69,7 @@ class PathScores:
             return shared.best()
         trials, losses = self._told(history)
         model = self._learned(history, self._encoded(trials), losses)
-        spread = float(np.ptp(losses)) or 1.0
-        return shared.best(model.coefficients[-shared.width :] / spread)
+        return shared.best(model.coefficients[-shared.width :] / (np.ptp(losses) or 1.0))
 
     def seconds(self, history: History | None) -> Array:
         """Return the predicted seconds of each path's first run, shape (B,); see `PathCost`."""
@@ -107,5 +104,5 @@ class PathScores:
 def ranked(scores: Array, rng: Generator | None) -> list[int]:
     """Return indices by decreasing score; with `rng`, ties are in random order."""
     order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
-    rounded = np.round((scores[order] - scores.max()) / _TIE)
+    rounded = np.round((scores[order] - scores.max()) / TIE)
     return [int(i) for i in order[np.argsort(-rounded, kind="stable")]]

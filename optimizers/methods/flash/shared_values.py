@@ -52,7 +52,7 @@ _MOST_ALGORITHMS = 2
 _DRAWS = 8
 """Number of attempts to find a new, allowed variation of a configuration."""
 TIE = 1e-9
-"""Difference below which two losses count as equal, in units of their spread."""
+"""Difference below which two gains, or two losses in units of their spread, count as equal."""
 _FAILURES = 2
 """Number of failures without a success after which a model family is no longer varied."""
 

@@ -15,8 +15,8 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     Belief,
     Learner,
     LossScale,
-    log_floor,
     Observations,
+    log_floor,
     pipeline_inputs,
 )
 from prefect_tune.optimizers.methods.fabolas.rules import RULES

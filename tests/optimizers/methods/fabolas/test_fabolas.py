@@ -81,6 +81,7 @@ def after_first() -> Fabolas:
         (Budget(seconds_spent=4e3, seconds_left=2e2), "confirm"),
         (Budget(seconds_spent=4e3, seconds_left=2e3, n_workers=16), "confirm"),
         (Budget(seconds_spent=4e3, seconds_left=8e2, n_workers=4), "information per second"),
+        (Budget(seconds_spent=1e1, seconds_left=1.2e2), "confirm"),  # too long for half of the time
         (Budget(trials_left=0), "confirm"),
     ],
 )
