@@ -41,6 +41,7 @@ from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import CandidateSpace
 
+Tier = Literal["", "slow", "full"]
 BOUNDS = {"percent": (0.0, 1.0), "range": (0.0, 1.0), "above": (0.0, inf), "any": (-inf, inf)}
 """Lower and upper bounds of metrics. Fabolas takes logarithms of errors in percent."""
 
@@ -81,8 +82,10 @@ class Units:
         )
         svm.add(EqualsCondition(svm["degree"], svm["kernel"], "poly"))
         power, depth = Float("p", (0.5, 2.0)), Integer("depth", (1, 50), log=True, default=5)
+        count = algorithm("count", Categorical("family", ["a", "b", "c"], default="a"))
         models = algorithm("svm", hyperparameters=svm), algorithm("tree", depth), algorithm("bayes")
-        steps = {"scale": (NONE, algorithm("unit"), algorithm("power", power)), "model": models}
+        scalers = NONE, algorithm("unit"), algorithm("power", power)
+        steps = {"construct": (count,), "scale": scalers, "model": models}
         return Space(
             "toy",
             tuple(
@@ -109,7 +112,7 @@ class Units:
         return rounded * self.loss + self.origin
 
 
-BEST = np.array([0.31, 0.62, 0.9, 0.17, 0.41])
+BEST = np.array([0.5, 0.31, 0.62, 0.9, 0.17, 0.41])
 """Best positions of the hyperparameters."""
 
 
@@ -117,10 +120,10 @@ def outcome(trial: Trial, encoded: CandidateSpace, units: Units) -> Trial:
     """Return an ended trial; models that train in epochs have learning curves."""
     query, objective = trial.query, units.objective
     point, share = encoded.encode([query.configuration]), share_of(query, objective)
-    (i, j), (is_active,) = point.algorithms[0].tolist(), encoded.active(point)
+    (_, i, j), (is_active,) = point.algorithms[0].tolist(), encoded.active(point)
     distance = float((is_active * (point.units[0] - BEST) ** 2).sum())
     end = 0.03 + (0.11, 0.05, 0.02)[i] + (0.08, 0.12, 0.2)[j] + 0.3 * distance
-    seconds = [100 * share * s for s in ((1.0, 3.0, 9.0)[i], (40.0, 10.0, 2.0)[j])]
+    seconds = [100 * share * s for s in (2.0, (1.0, 3.0, 9.0)[i], (40.0, 10.0, 2.0)[j])]
     steps = tuple(
         StepCost(step.name, 0, round(s) * units.second, 0.0, hit=False, key="")
         for step, s in zip(encoded.space.steps, seconds, strict=True)
@@ -145,15 +148,16 @@ class Raced(Case):
         return Racing(super().make(space, seed))
 
 
-def case(name: str, tier: Literal["", "full"] = "", **options: Any) -> Case:
-    return replace(ALL[name], options={**ALL[name].options, **options}, tier=tier or ALL[name].tier)
+def case(name: str, tier: Tier = "slow", **options: Any) -> Case:
+    return replace(ALL[name], options={**ALL[name].options, **options}, tier=tier)
 
 
 CASES = {
     **ALL,
-    **{name: case(name, n_startup=4) for name in ("smac", "tpe", "jopt")},
+    "tpe": case("tpe", "", n_startup=4),
+    **{name: case(name, n_startup=4) for name in ("smac", "jopt")},
     "flash": case("flash", n_init=5, n_prune=4, r=2),
-    "raced": Raced("smac", {"n_startup": 4}),
+    "raced": Raced("smac", {"n_startup": 4}, tier="slow"),
     "trust region": case("admm", "full", theta_solver="trust_region"),
     **{f"{name} paper": case(name, "full", variant="paper") for name in ("admm", "bapi")},
     "fabolas paper": case("fabolas", "full", variant="paper", n_first=13),
@@ -198,32 +202,27 @@ def queries_of(name: str, units: Units) -> list[Any]:
     return asked
 
 
-def of(*excluded: str) -> pytest.MarkDecorator:
-    """Return a decorator that runs a test for all cases but the excluded ones."""
-    return pytest.mark.parametrize(
-        "name",
-        [
-            pytest.param(name, marks=[getattr(pytest.mark, case.tier)] if case.tier else [])
-            for name, case in CASES.items()
-            if name not in excluded
-        ],
-    )
+def every(*, but: str = "") -> pytest.MarkDecorator:
+    """Return a decorator that runs a test for every case but one."""
+    marks = {"": (), "slow": pytest.mark.slow, "full": pytest.mark.full}
+    names = [pytest.param(name, marks=marks[case.tier]) for name, case in CASES.items()]
+    return pytest.mark.parametrize("name", [name for name in names if name.values != (but,)])
 
 
-@pytest.mark.parametrize("metric", BOUNDS)
-@of()
+@pytest.mark.parametrize("metric", ["percent", "above", "any"])
+@every()
 def test_unit_of_losses_does_not_change_the_queries(name: str, metric: str) -> None:
     for k in (-30, 30):
         assert queries_of(name, Units(metric, loss=2.0**k)) == queries_of(name, Units(metric))
 
 
 @pytest.mark.parametrize("metric", ["range", "any"])
-@of("flash paper")  # equation 1 has no intercept
+@every(but="flash paper")  # equation 1 has no intercept
 def test_number_added_to_losses_does_not_change_the_queries(name: str, metric: str) -> None:
     assert queries_of(name, Units(metric, origin=1024.0)) == queries_of(name, Units(metric))
 
 
-@of("flash paper")  # the paper divides by the logarithm of the seconds
+@every(but="flash paper")  # the paper divides by the logarithm of the seconds
 def test_unit_of_seconds_does_not_change_the_queries(name: str) -> None:
     for k in (-6, 10):
         second = 2.0**k
@@ -232,16 +231,17 @@ def test_unit_of_seconds_does_not_change_the_queries(name: str) -> None:
             assert queries_of(name, Units(second=second)) == queries_of(name, Units())
 
 
-@of()
+@every()
 def test_names_do_not_change_the_queries(name: str) -> None:
     assert queries_of(name, Units(is_renamed=True)) == queries_of(name, Units())
 
 
-@of()
+@every()
 def test_order_of_outcomes_does_not_change_the_queries(name: str) -> None:
     assert queries_of(name, Units(is_last_first=True)) == queries_of(name, Units())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["smac", "flash", "admm", "jopt", "ei"])
 def test_unit_of_losses_does_not_change_the_queries_after_an_earlier_run(name: str) -> None:
     after = Units("any", is_after=True)
