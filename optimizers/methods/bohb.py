@@ -2,7 +2,7 @@
 
 `Hyperband` implements algorithm 1, the brackets. Algorithm 2 draws one configuration:
 
-    if rand() < rho, return a random one        Bohb.begin
+    if rand() < rho, return a random one        Bohb.draw
     b, the largest budget with enough results   Bohb.modeled, with failed runs among the bad
     eq. 2 and 3: l of the good, g of the bad    Bohb.modeled, KernelDensity.fit
     draw N_s samples from l', of widths b_w     Bohb.near, KernelDensity.sample
@@ -14,12 +14,12 @@ Departures from the paper:
 - A kernel is uniform in the hyperparameters missing from its configuration, which BOHB imputes.
 - g is fitted to all results that are not good.
 - No configuration is proposed twice.
+- Models that train in epochs and other models have separate densities (`halving.Ladder`).
 
 Densities are relative to the prior, which is 1 everywhere, so inactive hyperparameters are skipped.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -29,8 +29,9 @@ from scipy.special import logsumexp, ndtr, ndtri
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.declarations import BOHB
-from prefect_tune.optimizers.methods.halving import Hyperband, ranked
+from prefect_tune.optimizers.methods.halving import Hyperband, Ladder, ranked
 from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
@@ -158,30 +159,29 @@ class Bohb(Hyperband):
 
     method: ClassVar[Method] = BOHB
 
-    def begin(self, rng: Generator) -> Configuration:
-        """Return a new configuration to start with, or raise `SpaceExhausted`."""
+    def draw(self, ladder: Ladder, rng: Generator) -> Configuration:
+        """Return a new configuration of a ladder, or raise SpaceExhausted."""
         is_random = rng.random() < RANDOM_SHARE
-        is_random = is_random or self._next_repeated() is not None
-        proposed = None if is_random else self._by_model(rng)
+        proposed = None if is_random else self._by_model(ladder, rng)
         if proposed is None:
-            return super().begin(rng)
+            return super().draw(ladder, rng)
         self._drawn = "more similar to good results than to other results"
         return proposed
 
-    @property
-    def modeled(self) -> tuple[list[Trial], list[Trial]] | None:
-        """Good and bad results on the highest rung with enough results; None if no rung has enough.
+    def modeled(self, ladder: Ladder) -> tuple[list[Trial], list[Trial]] | None:
+        """Return good and bad results on the highest rung with enough results; None if no rung has.
 
         A rung has enough results if its number of successful trials exceeds the largest dimension
         of a configuration by at least three. Results are sorted, best first.
         """
         met = {c.name: c.bound for c in self.objective.constraints}
-        told = [t for t in (*self.history, *self.history.older.subsample(met)) if t.is_told]
-        for level in reversed(self.rungs.levels):
-            results = [t for t in told if self.rungs.level(t.query) == level]
+        trials = [*self.history, *self.history.older.subsample(met)]
+        dimension = _dimension(ladder.space)
+        for level in reversed(ladder.rungs.levels):
+            results = self.told(trials, ladder, level)
             best_first = ranked(results, self.history)
-            if len(best_first) >= self._dimension + _MORE_RESULTS:
-                n_good = max(self._dimension + 1, int(_GOOD_SHARE * len(best_first)))
+            if len(best_first) >= dimension + _MORE_RESULTS:
+                n_good = max(dimension + 1, int(_GOOD_SHARE * len(best_first)))
                 failed = [t for t in results if t.state == TrialState.FAILED]
                 return best_first[:n_good], [*best_first[n_good:], *failed]
         return None
@@ -190,29 +190,27 @@ class Bohb(Hyperband):
         """Return draws from the density of the good results, with widened kernels."""
         return good.sample(N_SAMPLES, WIDENING, rng)
 
-    def _by_model(self, rng: Generator) -> Configuration | None:
-        if (split := self.modeled) is None:
+    def _by_model(self, ladder: Ladder, rng: Generator) -> Configuration | None:
+        if (split := self.modeled(ladder)) is None:
             return None
+        space = ladder.candidates
         good, bad = (
             KernelDensity.fit(
-                self._candidates,
-                self._candidates.encode(t.query.configuration for t in trials),
-                self._dimension,
+                space,
+                space.encode(t.query.configuration for t in trials),
+                _dimension(ladder.space),
             )
             for trials in split
         )
         drawn = self.near(good, rng)
         ratio = good.log_density(drawn) - bad.log_density(drawn)
         ranked_draws = drawn[np.argsort(-ratio, kind="stable")]
-        return next(self._candidates.new_configurations(ranked_draws, self.history.asked), None)
+        return next(space.new_configurations(ranked_draws, self.history.asked), None)
 
-    @cached_property
-    def _dimension(self) -> int:
-        steps = self.space.searched
-        return sum(
-            (len(s.algorithms) > 1) + max(a.n_hyperparameters for a in s.algorithms) for s in steps
-        )
 
-    @cached_property
-    def _candidates(self) -> CandidateSpace:
-        return CandidateSpace(self.space)
+def _dimension(space: Space) -> int:
+    """Return the largest dimension of a configuration, counting each choice of an algorithm."""
+    return sum(
+        (len(s.algorithms) > 1) + max(a.n_hyperparameters for a in s.algorithms)
+        for s in space.searched
+    )

@@ -260,6 +260,7 @@ def bracket_lines(decisions: Mapping[str, Any], _: ScoreText) -> Iterator[str]:
     yield f"promotes 1 of {decisions['eta']} per rung, from {rungs} ({decisions['reason']})"
     for rung in decisions["rungs"]:
         level, n_runs, n_failed = rung["level"], rung["runs"], rung["failed"]
+        fidelity = rung.get("fidelity", fidelity)
         of_level = f"{level} {fidelity.removesuffix('s') if level == 1 else fidelity}"
         at = f"{share_text(level)} of the rows" if fidelity == "subset" else of_level
         yield f"  {at}: {n_runs} evaluated" + (f", {n_failed} failed" if n_failed else "")

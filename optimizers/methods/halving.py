@@ -15,17 +15,20 @@ Departures from the papers:
   bracket, as in BOHB (Falkner et al. 2018).
 - Training is resumed from the rung below.
 - Infeasible runs rank last, and failed runs drop out.
+- If only some models train in epochs, the other models have brackets of their own, with subsets of
+  the rows. Models of both kinds are compared by full evaluations only (`Ladder`).
 - After the bracket with s = 0, brackets start again at s_max.
 - If the budget allows no more configurations, the first rung is decided with fewer.
 
 `choose_rungs` uses the requested fidelity, or else the most useful fidelity of the study.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import pairwise
 from math import inf
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 from numpy.random import Generator
 
@@ -36,40 +39,39 @@ from prefect_tune.optimizers.optimizer import REPEATED, NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS, Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.vectors import CandidateSpace
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
-Level = TypeVar("Level", int, float)
-"""Number of epochs or folds, or fraction of the training rows."""
-
 
 @dataclass(frozen=True)
 class Rungs:
-    """The levels of one fidelity (epochs, folds or shares of rows), up to the full evaluation."""
+    """The levels of one fidelity (epochs, folds or shares of rows), up to the full evaluation.
+
+    Attributes:
+        fidelity: Fidelity that grows from rung to rung.
+        levels: Level on each rung, in increasing order.
+    """
 
     fidelity: Fidelity
     levels: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.levels) < 2 or sorted(set(self.levels)) != list(self.levels):
-            raise ValueError(f"rungs need at least two increasing levels; got {self.levels}")
-
-    def __len__(self) -> int:
-        return len(self.levels)
 
     def query(self, configuration: Configuration, rung: int) -> Query:
         """Return the query for a configuration on a rung, counted from 0."""
         if rung == len(self.levels) - 1:
             return Query(configuration)
-        level = self.levels[rung] if self.fidelity == "subset" else int(self.levels[rung])
-        asked: dict[str, Any] = {self.fidelity: level}
+        asked: dict[str, Any] = {self.fidelity: self.levels[rung]}
         return Query(configuration, **asked)
 
     def level(self, query: Query) -> float:
         """Return the level of a query."""
         return self.levels[-1] if query.is_full else getattr(query, self.fidelity)
+
+    def share(self, query: Query) -> float:
+        """Return the level of a query as a fraction of the level of a full evaluation."""
+        return self.level(query) / self.levels[-1]
 
 
 def counted_levels(total: int, eta: int) -> tuple[int, ...]:
@@ -82,40 +84,6 @@ def counted_levels(total: int, eta: int) -> tuple[int, ...]:
     while eta ** (s + 1) <= total:
         s += 1
     return tuple(max(1, round(total / eta**k)) for k in range(s, -1, -1))
-
-
-@dataclass(frozen=True, slots=True)
-class Begin(Generic[Level]):
-    """Start a new configuration at a level."""
-
-    level: Level
-
-
-@dataclass(frozen=True, slots=True)
-class Promote(Generic[Level]):
-    """Evaluate a configuration at a higher level."""
-
-    configuration: Configuration
-    level: Level
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Wait until a pending trial ends.
-
-    In the meantime, the method may propose a configuration chosen by a model.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """All steps are done."""
-
-
-def is_decided(runs: Sequence[Trial], enough: float = inf) -> bool:
-    """Return whether a rung is decided: all runs, or at least `enough` runs, have ended."""
-    n_told = sum(t.is_told for t in runs)
-    return n_told == len(runs) or n_told >= enough
 
 
 def n_promoted(n: int, eta: int) -> int:
@@ -183,6 +151,9 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
     reason = "as requested"
     if wanted is None:
         wanted, reason = possible[0], "models train in epochs"
+        models = {a.id for a in space.steps[-1].algorithms}
+        if n_subsets and not models <= objective.iterative:
+            reason += "; other models, on subsets of the rows"
         are_few = n_subsets + 1 < _MANY_SUBSETS
         if wanted == "subset" and are_few and "folds" in possible:
             wanted = "folds"
@@ -190,7 +161,7 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
             rows = "few" if are_few else "many"
             reason = f"no model trains in epochs, and the data have {rows} rows"
     if wanted == "subset":
-        return Rungs("subset", tuple(1 / eta**k for k in range(n_subsets, -1, -1))), reason
+        return Rungs("subset", subset_levels(objective, eta)), reason
     total = objective.epochs if wanted == "epochs" else objective.n_folds
     assert total is not None  # noqa: S101 - an obstacle otherwise
     return Rungs(wanted, counted_levels(total, eta)), reason
@@ -224,6 +195,11 @@ def _n_subsets(objective: Objective, eta: int) -> int:
     if objective.n_classes and objective.n_rarest is not None:
         most = min(most, objective.n_rarest / ROWS_PER_CLASS)
     return sum(eta**s <= most for s in range(1, _MOST_SUBSETS))
+
+
+def subset_levels(objective: Objective, eta: int) -> tuple[float, ...]:
+    """Return the shares of rows on the rungs: 1 and, as far as the rows are enough, `eta^-s`."""
+    return tuple(1 / eta**s for s in range(_n_subsets(objective, eta), -1, -1))
 
 
 def _least_rows(objective: Objective) -> int:
@@ -281,7 +257,7 @@ class Bracket:
             return None
         for rung, above in pairwise(self.runs):
             trials = [history[number] for number in rung]
-            if not is_decided(trials):
+            if not all(t.is_told for t in trials):
                 return None
             best = ranked(trials, history)[: n_promoted(len(trials), self.eta)]
             gone = {history[number].query.configuration for number in above}
@@ -291,7 +267,7 @@ class Bracket:
 
 
 class Brackets:
-    """All brackets of a study.
+    """All brackets of a ladder.
 
     A new configuration starts in the last bracket or, if the last bracket is full, in a new one. A
     known configuration stays in its bracket. `plan` maps a bracket's number to its plan.
@@ -305,20 +281,17 @@ class Brackets:
         self._n_rungs, self._eta, self._plan = n_rungs, eta, plan
         self._brackets: list[Bracket] = []
         self.places: dict[Configuration, tuple[Bracket, int]] = {}
-        self._n_entered = 0
 
-    def catch_up(self, history: History) -> None:
-        """Register the trials that were proposed since the last call."""
-        for number in range(self._n_entered, len(history)):
-            configuration = history[number].query.configuration
-            bracket, rung = self.next_of(configuration)
-            if configuration in self.places:
-                bracket.is_closed = True
-            elif bracket.number == len(self._brackets):
-                self._brackets.append(bracket)
-            bracket.runs[rung - bracket.first].append(number)
-            self.places[configuration] = bracket, rung
-        self._n_entered = len(history)
+    def enter(self, trial: Trial) -> None:
+        """Register the next trial."""
+        configuration = trial.query.configuration
+        bracket, rung = self.next_of(configuration)
+        if configuration in self.places:
+            bracket.is_closed = True
+        elif bracket.number == len(self._brackets):
+            self._brackets.append(bracket)
+        bracket.runs[rung - bracket.first].append(trial.number)
+        self.places[configuration] = bracket, rung
 
     def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
         """Return a run whose configuration should be promoted now, preferring older brackets."""
@@ -338,6 +311,34 @@ class Brackets:
         return Bracket(number, size, first, self._eta, runs), first
 
 
+def model_of(configuration: Configuration, space: Space) -> str:
+    """Return the id of a configuration's model."""
+    last = space.steps[-1]
+    return last.algorithms[0].id if last.fixed else configuration.path[-1]
+
+
+@dataclass
+class Ladder:
+    """The models that share a fidelity, with their own rungs and brackets.
+
+    Attributes:
+        space: Part of the space with these models.
+        n_models: Number of models.
+        spent: Number of evaluations proposed, each counted as a fraction of a full evaluation.
+    """
+
+    space: Space
+    n_models: int
+    rungs: Rungs
+    brackets: Brackets
+    spent: float = 0.0
+
+    @cached_property
+    def candidates(self) -> CandidateSpace:
+        """The candidates for new configurations."""
+        return CandidateSpace(self.space)
+
+
 _PROMOTED = "among the best of the rung below"
 
 
@@ -352,25 +353,64 @@ class Halving(Optimizer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.rungs, self._reason = choose_rungs(self.space, self.objective, self.options)
-        self.brackets = Brackets(len(self.rungs), self.options.eta, self.plan)
-        self._drawn = ""
+        self.ladders: dict[Fidelity, Ladder] = {}
+        last, models = self.space.steps[-1], dict[Fidelity, list[str]]()
+        for algorithm in last.algorithms:
+            models.setdefault(self._fidelity(algorithm.id), []).append(algorithm.id)
+        for fidelity, ids in models.items():
+            part, rungs = self.space, self.rungs
+            if len(models) > 1:
+                all_ids = {s.name: [a.id for a in s.algorithms] for s in self.space.searched}
+                part = self.space.restricted_to({**all_ids, last.name: ids})
+            if fidelity != rungs.fidelity:
+                rungs = Rungs(fidelity, subset_levels(self.objective, self.options.eta))
+            n = len(rungs.levels)
+            brackets = Brackets(n, self.options.eta, partial(self.plan, n_rungs=n))
+            self.ladders[fidelity] = Ladder(part, len(ids), rungs, brackets)
+        self._drawn, self._n_entered = "", 0
 
-    def plan(self, index: int) -> Plan:  # noqa: ARG002 - all brackets have the same plan
-        """Return the plan of bracket `index`."""
-        return self.options.eta ** (len(self.rungs) - 1), 0
+    def _fidelity(self, model: str) -> Fidelity:
+        """Return the fidelity for a model, given its id."""
+        by_rows = self.rungs.fidelity == "epochs" and model not in self.objective.iterative
+        return "subset" if by_rows else self.rungs.fidelity
+
+    def ladder(self, configuration: Configuration) -> Ladder:
+        """Return the ladder of a configuration."""
+        return self.ladders[self._fidelity(model_of(configuration, self.space))]
+
+    def told(self, trials: Iterable[Trial], ladder: Ladder, level: float) -> list[Trial]:
+        """Return the trials that have ended at a level of a ladder."""
+        own = (t for t in trials if t.is_told and self.ladder(t.query.configuration) is ladder)
+        return [t for t in own if ladder.rungs.level(t.query) == level]
+
+    def plan(self, index: int, n_rungs: int) -> Plan:  # noqa: ARG002 - brackets have equal plans
+        """Return the plan of bracket `index` on a ladder."""
+        return self.options.eta ** (n_rungs - 1), 0
 
     def begin(self, rng: Generator) -> Configuration:
-        """Return a new configuration to start with, or raise SpaceExhausted."""
+        """Return a new configuration to start with, or raise SpaceExhausted.
+
+        The configuration is drawn for the ladder whose models have had the least evaluations.
+        """
         if (repeated := self._next_repeated()) is not None:
             self._drawn = REPEATED
             return repeated
+        for ladder in sorted(self.ladders.values(), key=lambda one: one.spent / one.n_models):
+            try:
+                return self.draw(ladder, rng)
+            except SpaceExhausted as exhausted:
+                nothing_new = exhausted
+        raise nothing_new
+
+    def draw(self, ladder: Ladder, rng: Generator) -> Configuration:
+        """Return a new configuration of a ladder, or raise SpaceExhausted."""
         self._drawn = "drawn at random"
-        return new_configuration(self.space, self.history.asked, rng)
+        return new_configuration(ladder.space, self.history.asked, rng)
 
     @property
     def fewest_started(self) -> int:
         """Number of configurations that the first bracket starts."""
-        return self.plan(0)[0]
+        return self.plan(0, len(self.rungs.levels))[0]
 
     @property
     def incumbent(self) -> Trial | None:
@@ -378,21 +418,23 @@ class Halving(Optimizer):
         if (best := self.history.incumbent) is not None:
             return best
         feasible = [t for t in self.history.stopped if self.history.violation(t) <= 0]
-        return min(
-            feasible, key=lambda t: (-self.rungs.level(t.query), t.loss, t.number), default=None
-        )
+        return min(feasible, key=lambda t: (-self._share(t), t.loss, t.number), default=None)
+
+    def _share(self, trial: Trial) -> float:
+        return self.ladder(trial.query.configuration).rungs.share(trial.query)
 
     @property
     def decisions(self) -> dict[str, Any]:
         """The rungs, the number of runs on each, and the reason for the fidelity, as JSON."""
-        runs = [(self.rungs.level(t.query), t.state) for t in self.history if t.is_told]
         rungs = [
             {
+                "fidelity": fidelity,
                 "level": level,
-                "runs": sum(at == level for at, _ in runs),
-                "failed": runs.count((level, TrialState.FAILED)),
+                "runs": len(runs := self.told(self.history, ladder, level)),
+                "failed": sum(t.state == TrialState.FAILED for t in runs),
             }
-            for level in self.rungs.levels
+            for fidelity, ladder in self.ladders.items()
+            for level in ladder.rungs.levels
         ]
         decided: dict[str, Any] = {
             **super().decisions,
@@ -402,15 +444,22 @@ class Halving(Optimizer):
             "levels": list(self.rungs.levels),
             "rungs": rungs,
         }
-        if not self.history.complete and (self.history.stopped or (runs and self.history.pending)):
+        if not self.history.complete and (
+            self.history.stopped or (self.history.failed and self.history.pending)
+        ):
             size = self.fewest_started
             note = f"the budget is too small for a bracket, which starts {size} configurations"
             decided["notes"] = [f"no configuration was evaluated in full: {note}"]
         return decided
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:
-        self.brackets.catch_up(self.history)
-        if (run := self.brackets.promotion(self.history)) is not None:
+        for number in range(self._n_entered, len(self.history)):
+            trial = self.history[number]
+            ladder = self.ladder(trial.query.configuration)
+            ladder.brackets.enter(trial)
+            ladder.spent += ladder.rungs.share(trial.query)
+        self._n_entered = len(self.history)
+        if (run := self._promotion()) is not None:
             return self._query(run.query.configuration, _PROMOTED)
         nothing_new = all_begun()
         if budget.trials_left != 0:
@@ -418,7 +467,7 @@ class Halving(Optimizer):
                 return self._query(self.begin(rng), self._drawn)
             except SpaceExhausted as exhausted:
                 nothing_new = exhausted
-        if (run := self.brackets.promotion(self.history, closing=True)) is not None:
+        if (run := self._promotion(closing=True)) is not None:
             return self._query(run.query.configuration, _PROMOTED)
         if self.history.pending:
             raise NotYet
@@ -426,10 +475,16 @@ class Halving(Optimizer):
 
     def _query(self, configuration: Configuration, why: str) -> Query:
         """Return the next query of a configuration, and set its reason."""
-        bracket, rung = self.brackets.next_of(configuration)
-        place = f"bracket {bracket.number + 1}, rung {rung + 1} of {len(self.rungs)}"
+        ladder = self.ladder(configuration)
+        bracket, rung = ladder.brackets.next_of(configuration)
+        place = f"bracket {bracket.number + 1}, rung {rung + 1} of {len(ladder.rungs.levels)}"
         self._because = Reason(place, why)
-        return self.rungs.query(configuration, rung)
+        return ladder.rungs.query(configuration, rung)
+
+    def _promotion(self, *, closing: bool = False) -> Trial | None:
+        brackets = (ladder.brackets for ladder in self.ladders.values())
+        found = (b.promotion(self.history, closing=closing) for b in brackets)
+        return next((trial for trial in found if trial is not None), None)
 
 
 class Hyperband(Halving):
@@ -437,6 +492,6 @@ class Hyperband(Halving):
 
     method: ClassVar[Method] = HYPERBAND
 
-    def plan(self, index: int) -> Plan:
-        """Return the plan of bracket `index`."""
-        return hyperband_plan(index, len(self.rungs), self.options.eta)
+    def plan(self, index: int, n_rungs: int) -> Plan:
+        """Return the plan of bracket `index` on a ladder."""
+        return hyperband_plan(index, n_rungs, self.options.eta)

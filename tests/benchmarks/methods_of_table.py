@@ -27,7 +27,7 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
 from prefect_tune.optimizers.methods.bohb import N_SAMPLES, RANDOM_SHARE, WIDENING, KernelDensity
-from prefect_tune.optimizers.space.vectors import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.vectors import Candidates
 
 __all__ = ["method_of_table"]
 
@@ -67,18 +67,13 @@ class BohbOfTable(FromTable, Bohb):
     @cached_property
     def rows(self) -> Candidates:
         """All rows of the table."""
-        return CandidateSpace(self.table.space).encode(self.table.configurations)
+        (ladder,) = self.ladders.values()
+        return ladder.candidates.encode(self.table.configurations)
 
     def begin(self, rng: np.random.Generator) -> Configuration:
         is_random = rng.random() < RANDOM_SHARE
-        proposed = None if is_random else self._by_model(rng)
-        if proposed is None:
-            return FromTable.begin(self, rng)
-        # Decoding rounds values, so the row nearest to the proposal is returned.
-        of_rows, (own,) = map(
-            self._candidates.features, (self.rows, self._candidates.encode([proposed]))
-        )
-        return self.table.configurations[int(np.abs(of_rows - own).sum(axis=1).argmin())]
+        proposed = None if is_random else self._by_model(*self.ladders.values(), rng)
+        return FromTable.begin(self, rng) if proposed is None else proposed
 
     def near(self, good: KernelDensity, rng: np.random.Generator) -> Candidates:
         """Draw rows in proportion to the density with wider kernels."""

@@ -41,19 +41,22 @@ from prefect_tune.optimizers.methods.bapi.curves import (
     curves_of,
     largest_informative_loss,
     most_telling,
-    trains_in_epochs,
 )
 from prefect_tune.optimizers.methods.bapi.planning import (
+    Begin,
     Design,
+    Done,
     PlannedTraining,
     Planning,
+    Promote,
     Remaining,
+    Wait,
     enough_epochs,
     first_epochs,
     verdict,
 )
 from prefect_tune.optimizers.methods.declarations import BAPI, ENDS
-from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait, all_begun
+from prefect_tune.optimizers.methods.halving import all_begun, model_of
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.search.improvement import expected_improvement
 from prefect_tune.optimizers.search.maximize import pool_around
@@ -217,7 +220,7 @@ class Bapi(Optimizer):
             return None
         configuration = order.configuration or self.begin(turn.rng)
         self._because = order.because
-        is_iterative = trains_in_epochs(configuration, self.space, self.objective)
+        is_iterative = model_of(configuration, self.space) in self.objective.iterative
         return Query(configuration, epochs=order.epochs if is_iterative else None)
 
     @cached_property
@@ -269,11 +272,11 @@ class Turn:
         if isinstance(step, Wait | Done) and not self.known and self.may_begin:
             step = Begin(self.design.epochs[0])
         if isinstance(step, Promote):
-            epochs = self.remaining.epochs(self.curves[step.configuration], step.level)
+            epochs = self.remaining.epochs(self.curves[step.configuration], step.epochs)
             return Order(step.configuration, epochs, _PROMOTED) if epochs else None
-        if isinstance(step, Begin) and self.remaining.epochs(None, step.level) == step.level:
+        if isinstance(step, Begin) and self.remaining.epochs(None, step.epochs) == step.epochs:
             # A random model may not train in epochs. Only the plan checks for such models.
-            return Order(None, step.level, _STARTED)
+            return Order(None, step.epochs, _STARTED)
         return None
 
     def evaluation(self) -> Order | None:

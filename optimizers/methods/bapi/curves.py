@@ -8,6 +8,7 @@ from math import isfinite
 
 import numpy as np
 
+from prefect_tune.optimizers.methods.halving import model_of
 from prefect_tune.optimizers.models.curve_kernel import Decay
 from prefect_tune.optimizers.models.seconds import LEAST_SECONDS
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -103,13 +104,6 @@ class LearningCurve:
         return max(seconds, LEAST_SECONDS) / n_epochs if n_epochs else None
 
 
-def trains_in_epochs(configuration: Configuration, space: Space, objective: Objective) -> bool:
-    """Return whether a configuration's model trains in epochs."""
-    last = space.steps[-1]
-    model = last.algorithms[0].id if last.fixed else configuration.path[-1]
-    return model in objective.iterative
-
-
 def curves_of(
     history: History, space: Space, objective: Objective, t_max: int
 ) -> Mapping[Configuration, LearningCurve]:
@@ -131,7 +125,7 @@ def curves_of(
             configuration,
             tuple(trials),
             t_max,
-            trains_in_epochs(configuration, space, objective),
+            model_of(configuration, space) in objective.iterative,
             tuple(epochs),
             tuple(np.minimum.accumulate([losses[e] for e in epochs]).tolist()),
             space.steps[-1].name,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
-from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait, n_promoted
+from prefect_tune.optimizers.methods.halving import n_promoted
 from prefect_tune.optimizers.models.log_posterior import ROUNDING
 from prefect_tune.optimizers.search.improvement import (
     JointImprovement,
@@ -37,7 +37,32 @@ def first_epochs(t_max: int) -> int:
     return max(2, round(_FIRST_SHARE * t_max))
 
 
-Step = Begin[int] | Promote[int] | Wait | Done
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Start a new configuration, up to an epoch."""
+
+    epochs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """Train a configuration up to a later epoch."""
+
+    configuration: Configuration
+    epochs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until a pending trial ends. In the meantime, the method may start planned training."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """All steps are done."""
+
+
+Step = Begin | Promote | Wait | Done
 
 
 @dataclass(frozen=True)

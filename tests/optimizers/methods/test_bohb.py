@@ -45,38 +45,52 @@ def numbers(trials: list[Trial]) -> list[int]:
     return [t.number for t in trials]
 
 
+def modeled(optimizer: Bohb) -> tuple[list[Trial], list[Trial]]:
+    """Return the good and the bad results of the only ladder."""
+    (ladder,) = optimizer.ladders.values()
+    return optimizer.modeled(ladder)
+
+
 def test_model_uses_the_highest_rung_with_enough_results() -> None:
     optimizer = make()
     seen(optimizer, [float(i) for i in range(8)], epochs=1)
     seen(optimizer, [float(i) for i in range(4)], epochs=3, seed=1)
-    assert numbers(optimizer.modeled[0]) == [0, 1, 2]
+    assert numbers(modeled(optimizer)[0]) == [0, 1, 2]
     seen(optimizer, [0.5], epochs=3, seed=2)
-    assert numbers(optimizer.modeled[0]) == [8, 12, 9]
-    assert numbers(optimizer.modeled[1]) == [10, 11]
+    assert numbers(modeled(optimizer)[0]) == [8, 12, 9]
+    assert numbers(modeled(optimizer)[1]) == [10, 11]
     optimizer = make()
     for epochs in (1, 3, None):
         seen(optimizer, [1.0] * 4, epochs=epochs, seed=epochs or 9)
-    assert optimizer.modeled is None
+    assert modeled(optimizer) is None
 
 
 def test_failures_and_violations_count_as_bad_and_only_the_best_share_as_good() -> None:
     optimizer = make()
     seen(optimizer, [None, None, 1.0, 2.0, 3.0, 4.0], epochs=1)
-    assert optimizer.modeled is None
+    assert modeled(optimizer) is None
     seen(optimizer, [5.0], epochs=1, seed=1)
-    assert optimizer.modeled is not None
-    good, bad = optimizer.modeled
+    good, bad = modeled(optimizer)
     assert numbers(good) == [2, 3, 4]
     assert numbers(bad) == [5, 6, 0, 1]
     optimizer = make()
     seen(optimizer, [float(i) for i in range(40)], epochs=1)
-    assert numbers(optimizer.modeled[0]) == list(range(6))
+    assert numbers(modeled(optimizer)[0]) == list(range(6))
     optimizer = make(replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),)))
     for number, latency in enumerate((90.0, 40.0, 80.0, 40.0, 40.0)):
         query = optimizer.ask(Budget())
         outcome = Evaluation(1.0 + number, constraints={"latency_us": latency})
         optimizer.tell(Trial(number, query).started().completed(outcome))
-    assert numbers(optimizer.modeled[0]) == [1, 3, 4]
+    assert numbers(modeled(optimizer)[0]) == [1, 3, 4]
+
+
+def test_densities_are_fitted_to_models_of_one_fidelity() -> None:
+    """Models with epochs and models without epochs have full evaluations alone in common."""
+    optimizer = Bohb(counted_space((2,), 2), 0, OBJECTIVE)
+    seen(optimizer, [float(i) for i in range(24)], epochs=None)
+    for fidelity, model in (("epochs", "a0"), ("subset", "a1")):
+        good, bad = optimizer.modeled(optimizer.ladders[fidelity])
+        assert {t.query.configuration.path for t in (*good, *bad)} == {(model,)}
 
 
 def first_numbers(values: list[float], losses: list[float], random_share: float) -> np.ndarray:

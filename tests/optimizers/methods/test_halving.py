@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ConfigSpace import Float
 from contracts.optimizer import OBJECTIVE
-from simulation import Outcome, Simulation, share_to_do
-from worlds import mixed_space, told
+from simulation import Outcome, Simulation, share_of, share_to_do
+from worlds import algorithm, mixed_space, told
 
 from prefect_tune.optimizers import (
     Budget,
@@ -17,9 +18,11 @@ from prefect_tune.optimizers import (
     Halving,
     History,
     Hyperband,
-    Objective,
     Query,
+    Space,
+    Step,
     Trial,
+    make_optimizer,
 )
 from prefect_tune.optimizers.methods.declarations import BracketOptions
 from prefect_tune.optimizers.methods.halving import (
@@ -32,11 +35,14 @@ from prefect_tune.optimizers.methods.halving import (
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
 
+ALIKE = replace(OBJECTIVE, iterative=frozenset({"svm", "bayes", "tree"}))
+"""An objective for which all models of `mixed_space` train in epochs."""
+
 
 class OfThree(Halving):
     """Brackets of three configurations."""
 
-    def plan(self, index: int) -> tuple[int, int]:  # noqa: ARG002
+    def plan(self, index: int, n_rungs: int) -> tuple[int, int]:  # noqa: ARG002
         return 3, 0
 
 
@@ -49,7 +55,7 @@ def tell(optimizer: Halving, number: int, loss: float, latency: float = 40.0) ->
 def test_complete_rung_is_promoted_first_and_the_incumbent_is_feasible(
     latency: float, answer: int
 ) -> None:
-    bounded = replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),))
+    bounded = replace(ALIKE, constraints=(Constraint("latency_us", 50.0),))
     optimizer = OfThree(mixed_space(), 0, bounded)
     queries = [optimizer.ask(Budget()) for _ in range(5)]
     assert len({q.configuration for q in queries}) == 5
@@ -103,8 +109,8 @@ def test_default_fidelity_is_the_best_available(facts, fidelity, levels) -> None
     """Subsets need enough rows and two of each class; folds are better than two subsets."""
     rungs, _ = choose_rungs(mixed_space(), replace(OBJECTIVE, **facts), BracketOptions())
     assert (rungs.fidelity, rungs.levels) == (fidelity, levels)
-    queries = [rungs.query(configurations(1)[0], k) for k in range(len(rungs))]
-    assert [q.is_full for q in queries] == [False] * (len(rungs) - 1) + [True]
+    queries = [rungs.query(configurations(1)[0], k) for k in range(len(levels))]
+    assert [q.is_full for q in queries] == [False] * (len(levels) - 1) + [True]
     assert [rungs.level(q) for q in queries] == list(levels)
 
 
@@ -144,7 +150,7 @@ class Study:
     def ask(self, configuration: Configuration, epochs: int = 1) -> int:
         number = len(self.history)
         self.history.record(Trial(number, Query(configuration, epochs=epochs)))
-        self.brackets.catch_up(self.history)
+        self.brackets.enter(self.history[number])
         return number
 
     def tell(self, **losses: float | None) -> None:
@@ -238,7 +244,7 @@ def test_infeasible_runs_rank_last() -> None:
 
 
 def test_hyperband_round_trains_each_epoch_once_and_matches_the_epochs_in_the_table() -> None:
-    objective = Objective(epochs=50, iterative=frozenset({"tree"}))
+    objective = replace(ALIKE, epochs=50)
     optimizer = Hyperband(mixed_space(), 0, objective)
     epochs = 0.0
 
@@ -251,3 +257,36 @@ def test_hyperband_round_trains_each_epoch_once_and_matches_the_epochs_in_the_ta
     assert round(epochs) == 673
     at = [t.query.epochs for t in optimizer.history]
     assert [at.count(e) for e in (2, 6, 17, None)] == [27, 9 + 12, 3 + 4 + 6, 1 + 1 + 2 + 4]
+
+
+@pytest.mark.parametrize("method", ["halving", "hyperband", "bohb"])
+@pytest.mark.parametrize("best", ["net", "svm"])
+@pytest.mark.parametrize(("n_rows", "least"), [(9_000, 1 / 27), (250, 1.0)])
+def test_models_with_and_without_epochs_are_compared_by_full_evaluations_only(
+    method: str, best: str, n_rows: int, least: float
+) -> None:
+    """Two of five models train in epochs; on few epochs, losses are far higher than on few rows."""
+    numbers = Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0))
+    models = tuple(algorithm(name, *numbers) for name in ("net", "boost", "svm", "knn", "bayes"))
+    objective = replace(OBJECTIVE, epochs=27, iterative=frozenset({"net", "boost"}), n_rows=n_rows)
+    optimizer = make_optimizer(method, Space("s", (Step("model", models),)), 0, objective, {})
+
+    def outcome(query: Query) -> Outcome:
+        model, share = query.configuration["model"], share_to_do(query, optimizer)
+        values = dict(model.values)
+        loss = 20 + 30 * ((values["x"] - 0.7) ** 2 + (values["y"] - 0.3) ** 2)
+        loss += 0 if (model.algorithm in objective.iterative) == (best == "net") else 10
+        missing = 1 - share_of(query, objective)
+        return loss + missing * (30 if query.epochs else 3), share
+
+    Simulation(optimizer, outcome, seconds=12.0).run()
+    by_epochs, others = (
+        [t.query for t in optimizer.history if (t.query.configuration.path[0] in named) == told]
+        for named, told in ((objective.iterative, True), (objective.iterative, False))
+    )
+    assert optimizer.incumbent.loss < 24
+    assert {q.epochs for q in by_epochs} == {1, 3, 9, None}
+    assert {q.epochs for q in others} == {None}
+    assert min(q.subset for q in others) == least
+    shares = [sum(share_of(q, objective) for q in asked) for asked in (by_epochs, others)]
+    assert shares[0] / 2 == pytest.approx(shares[1] / 3, abs=1.0)

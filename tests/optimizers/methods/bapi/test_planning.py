@@ -28,19 +28,22 @@ from prefect_tune.optimizers.methods.bapi import bapi as bapi_module
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner, Epochs
 from prefect_tune.optimizers.methods.bapi.planning import (
+    Begin,
     Design,
+    Done,
     PlannedTraining,
     Planning,
+    Promote,
     Prospects,
     Remaining,
     Step,
     Verdict,
+    Wait,
     chosen_entry,
     enough_epochs,
     verdict,
 )
 from prefect_tune.optimizers.methods.declarations import BapiOptions
-from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait
 from prefect_tune.optimizers.search.improvement import JointImprovement, sobol_normals
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
