@@ -302,7 +302,7 @@ class BapiOptions(MethodOptions):
     variant: Literal["default", "paper"] = option(
         "`paper` is the published method; `default` has lower losses.", default="default"
     )
-    horizon: int = option("Number of configurations to plan ahead.", default=4, at_least=1)
+    horizon: int | None = option("Number of configurations to plan ahead (1; paper 4).", at_least=1)
     p: float | None = option(
         "Share of a full training run between two decisions to continue or stop (0.1; paper 0.2).",
         more_than=0,
@@ -323,9 +323,10 @@ class BapiOptions(MethodOptions):
         return self.variant == "paper"
 
     def resolved(self) -> Self:
-        """Return the options, with the variant's defaults for `p` and `n_first`."""
-        p, n_first = (0.2, 5) if self.is_paper else (0.1, None)
-        return replace(self, p=self.p or p, n_first=self.n_first or n_first)
+        """Return the options, with the variant's defaults for `horizon`, `p` and `n_first`."""
+        horizon, p, n_first = (4, 0.2, 5) if self.is_paper else (1, 0.1, None)
+        horizon, p, n_first = self.horizon or horizon, self.p or p, self.n_first or n_first
+        return replace(self, horizon=horizon, p=p, n_first=n_first)
 
 
 def bapi_lines(decisions: Mapping[str, Any], score: ScoreText) -> Iterator[str]:

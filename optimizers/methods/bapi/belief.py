@@ -33,7 +33,7 @@ from prefect_tune.optimizers.models.kernels import (
     Noise,
     Parameter,
 )
-from prefect_tune.optimizers.models.monotone import MonotoneProcess, at_times, site_times
+from prefect_tune.optimizers.models.monotone import MonotoneProcess, at_times
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.objective import Objective
@@ -86,6 +86,11 @@ class Scores:
 Epochs = int | NDArray[np.intp]
 
 
+def site_times(t_max: int) -> Array:
+    """Return the times t of a curve's sites: the first epoch and the last."""
+    return np.array([1 / t_max, 1.0])
+
+
 @dataclass(frozen=True)
 class CurveBelief:
     """Models of the scores and of the run time per epoch.
@@ -123,9 +128,9 @@ class CurveBelief:
         """
         rows = self.at(np.repeat(row, self.t_max, axis=0), np.arange(1, self.t_max + 1))
         process = self.process
-        if not is_known:
-            sites = at_times(self.at(row, 1), row.shape[1], site_times(self.t_max))
-            process = process.with_sites(sites, only_falling=not self.is_paper)
+        if self.is_paper and not is_known:
+            own = at_times(self.at(row, 1), row.shape[1], site_times(self.t_max))
+            process = MonotoneProcess.of(process.process, np.vstack([process.sites, own]))
         mean, _ = process.predict(rows)
         return np.clip(self.scores.losses(np.maximum.accumulate(mean)), *self.bounds)
 
@@ -185,11 +190,12 @@ class CurveLearner:
     ) -> tuple[CurveBelief, dict[str, Any]]:
         """Return the belief for a plan, and the parameters as JSON values for the memo.
 
-        The parameters are refitted whenever the number of trials has grown by a tenth.
+        The parameters are refitted whenever the number of trials has grown by a tenth or, in the
+        paper's variant, for every plan.
         """
         n_trials = sum(len(c.trials) for c in curves)
         kept = {k: memo[k] for k in ("theta", "costs", "n_fitted") if k in memo}
-        if n_trials >= _GROWN * kept.get("n_fitted", 0):
+        if self._is_paper or n_trials >= _GROWN * kept.get("n_fitted", 0):
             costs = self._timed(curves, memo, rng)
             kept = {
                 "theta": self._scored(curves, memo, rng).theta.tolist(),
@@ -202,7 +208,7 @@ class CurveLearner:
         """Return the belief with the parameters in `memo`, conditioned on the current curves."""
         process, is_paper = self._scored(curves, memo), self._is_paper
         return CurveBelief(
-            process=MonotoneProcess.of(process, self._sites(curves), only_falling=not is_paper),
+            process=MonotoneProcess.of(process, self._sites(curves)),
             costs=self._timed(curves, memo),
             least_rate=min((c.rate for c in curves if c.rate is not None), default=1.0),
             t_max=self._t_max,
@@ -279,9 +285,12 @@ class CurveLearner:
         return inputs, self._scores.scores(np.minimum(losses, largest))
 
     def _sites(self, curves: Sequence[LearningCurve]) -> Array:
-        """Return the inputs at which slopes are constrained: both ends of each unfinished curve."""
+        """Return the inputs at which slopes are constrained: both ends of each unfinished curve.
+
+        Only the paper's variant constrains slopes.
+        """
         going = [c for c in curves if c.epochs and not c.is_closed and c.is_iterative]
-        if not going:
+        if not going or not self._is_paper:
             return np.empty((0, self.inputs.width + 1))
         candidates = self.inputs.encode(c.configuration for c in most_telling(going))
         rows = self.inputs.at(candidates, 1.0)

@@ -268,6 +268,7 @@ class Prospects:
         *,
         horizon: int,
         quantum: int,
+        is_paper: bool,
     ) -> list[PlannedTraining]:
         """Return the entries of a plan, in the order of choice (algorithm 4, NMO).
 
@@ -277,6 +278,7 @@ class Prospects:
             remaining: Budget left after pending training runs.
             horizon: Largest number of entries.
             quantum: Smallest number of new epochs in a training run.
+            is_paper: Whether resumed training runs may have fewer new epochs, as in the paper.
         """
         # Compute t_opt only for candidates whose next epoch is affordable.
         least = np.where(self.is_divisible, 1, self.t_max - self.done)
@@ -290,7 +292,7 @@ class Prospects:
             done, rate, enough = int(self.done[j]), float(self.rates[j]), self.enough(j)
             if enough is None or (done and enough <= done):
                 continue
-            wanted = max(enough, min(self.t_max, done + quantum))
+            wanted = max(enough, min(self.t_max, quantum if is_paper else done + quantum))
             epochs = done + int(min(wanted - done, remaining.longest / rate))
             seconds = rate * (epochs - done)
             if entries and seconds > left:
@@ -302,22 +304,20 @@ class Prospects:
 
 
 def chosen_entry(
-    entries: Sequence[PlannedTraining], means: Array, deviations: Array, best: float, power: float
+    entries: Sequence[PlannedTraining], means: Array, deviations: Array, best: float
 ) -> PlannedTraining:
-    """Return the entry to run next (algorithm 2, line 6).
+    """Return the entry of largest expected improvement per second (algorithm 2, line 6).
 
     Args:
         entries: The k entries of the plan.
         means: Predicted mean scores after the planned epochs, shape (k,).
         deviations: Standard deviations of the predicted scores, shape (k,).
         best: Best score so far.
-        power: Exponent of the cost: 1 for improvement per cost, less for cost cooling (Lee et al.
-            2020).
     """
     log_seconds = np.log([e.seconds for e in entries])
     # Improvement is defined for losses, so scores change sign.
     worth = log_expected_improvement(-means, deviations, -best)
-    return entries[int(np.argmax(worth - power * log_seconds))]
+    return entries[int(np.argmax(worth - log_seconds))]
 
 
 _DRAWS = 256
@@ -398,8 +398,8 @@ class Planning:
             improvement.choose(int(j))
         return improvement, variance
 
-    def chosen(self, entries: Sequence[PlannedTraining], power: float) -> PlannedTraining:
-        """Return the entry to run next. See `chosen_entry` for `power`."""
+    def chosen(self, entries: Sequence[PlannedTraining]) -> PlannedTraining:
+        """Return the entry to run next (see `chosen_entry`)."""
         rows = self.inputs[[e.number for e in entries]]
         means, deviations = self.belief.predict(rows, np.array([e.epochs for e in entries]))
-        return chosen_entry(entries, means, deviations, self.best, power)
+        return chosen_entry(entries, means, deviations, self.best)

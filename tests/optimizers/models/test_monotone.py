@@ -1,24 +1,118 @@
-"""Monotone Gaussian processes: sites, truncation and predictions."""
+"""Monotone Gaussian processes: truncated slopes, sites and predictions."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from prefect_tune.optimizers.models.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.models.kernels import Matern52
-from prefect_tune.optimizers.models.monotone import (
-    MonotoneProcess,
-    Sites,
-    at_times,
-    needed_sites,
-    propagate,
-    site_times,
-    truncation_ratio,
-)
+from prefect_tune.optimizers.models.kernels import RBF, Matern52
+from prefect_tune.optimizers.models.monotone import MonotoneProcess, at_times, truncated_moments
 
 T_MAX = 50
+ENDS = np.array([1 / T_MAX, 1.0])
+
+
+def truncated(mean: list[float], covariance: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and covariance of a normal distribution truncated to nonnegative entries."""
+    factor = np.linalg.cholesky(covariance)
+    center, spread = truncated_moments(np.array(mean), factor)
+    return mean + factor @ center, factor @ spread @ factor.T
+
+
+@pytest.mark.parametrize(
+    ("mean", "covariance", "worked", "deviations"),
+    [
+        # One entry: exact, by Mills' ratio.
+        ([-1.0], [[4.0]], [1.2821555], [1.0739216**0.5]),
+        ([-8.0], [[1.0]], [0.1213681], [0.0143249**0.5]),
+        # Two entries: by quadrature. Others: by rejection, from at least 2e7 draws.
+        ([0.0, 0.0], [[1.0, 0.5], [0.5, 1.0]], [0.8976201] * 2, [0.4010264**0.5] * 2),
+        (
+            [-0.9109239, 0.0278731],
+            [[3.6274804, -0.0674681], [-0.0674681, 0.0215174]],
+            [1.1252, 0.11027],
+            [0.92445, 0.08433],
+        ),
+        (
+            [-1.023594, -0.879374, 0.150034],
+            [
+                [1.924862, 2.354300, -0.607124],
+                [2.354300, 7.009862, 2.621327],
+                [-0.607124, 2.621327, 6.841786],
+            ],
+            [0.796571, 2.826669, 2.001294],
+            [0.649407, 1.667494, 1.506209],
+        ),
+    ],
+)
+def test_moments_of_truncated_slopes_match_worked_values(
+    mean: list[float], covariance: list[list[float]], worked: list[float], deviations: list[float]
+) -> None:
+    found, spread = truncated(mean, covariance)
+    assert found == pytest.approx(worked, rel=2e-3)
+    assert np.sqrt(np.diag(spread)) == pytest.approx(deviations, rel=6e-3)
+    if covariance == [[1.0, 0.5], [0.5, 1.0]]:
+        assert spread[0, 1] == pytest.approx(0.1077748, rel=0.02)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_moments_of_truncated_slopes_agree_with_rejection(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(3, 4))
+    mean, covariance = rng.normal(size=3), root @ root.T / 4 + 0.05 * np.eye(3)
+    draws = rng.multivariate_normal(mean, covariance, size=400_000)
+    kept = draws[(draws >= 0).all(axis=1)]
+    if len(kept) < 5_000:
+        return
+    found, spread = truncated(mean, covariance)
+    deviations = kept.std(axis=0)
+    assert (found - kept.mean(axis=0)) / deviations == pytest.approx(0, abs=0.06)
+    assert np.sqrt(np.diag(spread)) / deviations == pytest.approx(1, abs=0.04)
+
+
+def test_many_unlikely_slopes_have_accurate_means() -> None:
+    """Slopes with one common factor are independent given the factor, which is integrated out."""
+    s, mean, correlation = 40, -1.0, 0.5
+    factor = np.linspace(-8, 12, 2001)
+    center, deviation = mean + np.sqrt(correlation) * factor, np.sqrt(1 - correlation)
+    z = center / deviation
+    density = np.exp(norm.logpdf(factor) + s * norm.logcdf(z) + 30)
+    expected = center + deviation * np.exp(norm.logpdf(z) - norm.logcdf(z))
+    exact = (density * expected).sum() / density.sum()
+    covariance = np.full((s, s), correlation) + (1 - correlation) * np.eye(s)
+    found, _ = truncated([mean] * s, covariance.tolist())
+    assert found == pytest.approx([exact] * s, abs=0.05)
+
+
+def test_satisfied_constraints_have_no_effect() -> None:
+    found, spread = truncated([9.0, 9.0], [[1.0, 0.3], [0.3, 1.0]])
+    assert found == pytest.approx([9.0, 9.0], abs=1e-3)
+    assert spread == pytest.approx(np.array([[1.0, 0.3], [0.3, 1.0]]), abs=0.01)
+
+
+def test_constrained_curve_matches_the_worked_example() -> None:
+    """The second of two configurations is known to fall at first; its slopes are constrained."""
+    theta = np.log([1.0, 0.5, 1.0, 1.0, 0.3, 1e-3])
+    second = np.sqrt(2 * np.log(2))  # the kernel of the two configurations is 0.5
+    inputs = [[0, 0.1], [0, 0.5], [0, 1], [second, 0.1], [second, 0.2]]
+    process = GaussianProcess.given(
+        CurveKernel(RBF([0]), 1, Decay()),
+        theta,
+        np.array(inputs),
+        np.array([0.3, 0.6, 0.7, 0.50, 0.46]),
+        scale=1.0,
+    )
+    rows = np.array([[second, 0.2], [second, 0.6], [second, 1.0]])
+    plain = MonotoneProcess.of(process, rows[:0]).predict(rows)
+    assert plain[0] == pytest.approx([0.4658284, 0.4530219, 0.4643294], abs=1e-6)
+    assert plain[1] == pytest.approx([0.0306633, 0.1285710, 0.1916800], abs=1e-6)
+    mean, deviation = MonotoneProcess.of(process, at_times(rows[:1], 1, ENDS)).predict(rows)
+    assert mean == pytest.approx([0.480899, 0.496700, 0.542069], rel=2e-3)
+    assert deviation == pytest.approx([0.029061, 0.107614, 0.141110], rel=4e-3)
 
 
 def toy(seed: int, *, n: int = 8) -> tuple[GaussianProcess, np.ndarray]:
@@ -40,58 +134,6 @@ def toy(seed: int, *, n: int = 8) -> tuple[GaussianProcess, np.ndarray]:
     return process, np.column_stack([x[1::2], np.ones(n // 2)])
 
 
-def monotone(process, unfinished, *, only_falling=False) -> MonotoneProcess:
-    sites = at_times(unfinished, 2, site_times(T_MAX))
-    return MonotoneProcess.of(process, sites, only_falling=only_falling)
-
-
-def dense(on_sites: MonotoneProcess, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the standardized mean, without the constant, and the covariance of f(a).
-
-    The sites are observations nu / tau of slopes with noise 1 / tau.
-    """
-    process = on_sites.process
-    kernel, theta = process.kernel, process.kernel_theta
-    assert isinstance(kernel, CurveKernel)
-    Z, V, tau = process.inputs, on_sites.sites, on_sites.beliefs.precision
-    V, seen = V[tau > 0], (on_sites.beliefs.shift / np.where(tau > 0, tau, 1))[tau > 0]
-    across = kernel.slope_covariance(theta, Z, V)
-    K = np.block(
-        [
-            [kernel.covariance(theta, Z, Z), across],
-            [across.T, kernel.slope_slope_covariance(theta, V, V)],
-        ]
-    )
-    K += np.diag(np.append(process.noise_variance(Z), 1 / tau[tau > 0]))
-    k = np.hstack([kernel.covariance(theta, a, Z), kernel.slope_covariance(theta, a, V)])
-    residuals = process.factor @ process.centered()[1][:, 0]
-    mean = k @ np.linalg.solve(K, np.append(residuals, seen))
-    return mean, kernel.covariance(theta, a, a) - k @ np.linalg.solve(K, k.T)
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 10_000))
-def test_monotone_process_agrees_with_the_dense_formula(seed: int) -> None:
-    process, unfinished = toy(seed)
-    on_sites = monotone(process, unfinished)
-    rows = np.random.default_rng(seed).random((5, 3))
-    mean, covariance = dense(on_sites, rows)
-    latent = (on_sites.predict(rows)[0] - process.offset) / on_sites.scale
-    assert latent - process.centered()[0] == pytest.approx(mean, abs=1e-6)
-    prior = process.kernel.covariance(process.kernel_theta, rows, rows)
-    half = on_sites.predict_half(rows)[1]
-    assert prior - half.T @ half == pytest.approx(covariance, abs=1e-6)
-    assert on_sites.predict(rows)[1] == pytest.approx(
-        on_sites.scale * np.sqrt(np.diag(covariance)), abs=1e-5
-    )
-
-
-def slopes(on_sites: MonotoneProcess, rows: np.ndarray) -> np.ndarray:
-    """Return slopes by differences of the means."""
-    step = 1e-5 * np.eye(rows.shape[1])[-1]
-    return (on_sites.predict(rows + step)[0] - on_sites.predict(rows - step)[0]) / 2e-5
-
-
 def test_monotone_mean_never_falls_where_the_plain_mean_does() -> None:
     times, plain = np.linspace(1 / T_MAX, 1.0, 50), 0
 
@@ -102,30 +144,9 @@ def test_monotone_mean_never_falls_where_the_plain_mean_does() -> None:
         process, unfinished = toy(seed)
         rows = at_times(unfinished, 2, times)
         plain += falls(process.predict(rows)[0])
-        for only_falling in (True, False):
-            on_sites = monotone(process, unfinished, only_falling=only_falling)
-            assert falls(on_sites.predict(rows)[0]) == 0
+        on_sites = MonotoneProcess.of(process, at_times(unfinished, 2, ENDS))
+        assert falls(on_sites.predict(rows)[0]) == 0
     assert plain > 0
-
-
-def two_curves(second: float) -> tuple[GaussianProcess, np.ndarray]:
-    """Return a falling curve, a curve that rises by `second`, and the ends of both curves."""
-    kernel = CurveKernel(Matern52([0]), 1, Decay())
-    theta = np.log([0.5, 1.0, 1.0, 1.0, 0.3, 1e-3])
-    inputs = np.array([[0, 0.02], [0, 0.2], [1, 0.02], [1, 0.2]])
-    values = np.array([0.5, 0.4, 0.5, 0.5 + second])
-    process = GaussianProcess.given(kernel, theta, inputs, values, mean=0.5, scale=0.1)
-    return process, np.array([[0, 1.0], [1, 1.0]])
-
-
-def test_sites_are_placed_only_where_the_mean_falls() -> None:
-    process, ends = two_curves(second=0.1)
-    on_sites = MonotoneProcess.of(process, ends)
-    assert on_sites.sites.tolist() == [[0.0, 1.0]]
-    assert (slopes(MonotoneProcess.of(process, ends[:0]), ends) < 0).tolist() == [True, False]
-    assert (slopes(on_sites, ends) >= 0).all()
-    everywhere = MonotoneProcess.of(process, ends, only_falling=False)
-    assert (everywhere.predict(ends)[0] > on_sites.predict(ends)[0]).all()
 
 
 def test_constant_mean_is_added_to_predictions() -> None:
@@ -137,112 +158,6 @@ def test_constant_mean_is_added_to_predictions() -> None:
     assert plain.predict(rows)[0] == pytest.approx([mean] * 4)
 
 
-def test_site_times_are_spaced_logarithmically() -> None:
-    assert site_times(50) == pytest.approx([0.02, 1.0])
-    assert site_times(100, 3) == pytest.approx([0.01, 0.1, 1.0])
+def test_each_input_is_repeated_at_each_time() -> None:
     rows = at_times(np.array([[1.0, 9.0, 2.0], [3.0, 9.0, 4.0]]), 1, np.array([0.1, 1.0]))
     assert rows.tolist() == [[1, 0.1, 2], [1, 1.0, 2], [3, 0.1, 4], [3, 1.0, 4]]
-
-
-@settings(max_examples=25)
-@given(seed=st.integers(0, 10_000), s=st.integers(1, 10))
-def test_truncation_at_the_needed_sites_leaves_no_negative_mean(seed: int, s: int) -> None:
-    rng = np.random.default_rng(seed)
-    mean, root = rng.normal(size=s), rng.normal(size=(s, s + 1))
-    covariance = root @ root.T / (s + 1) + 0.05 * np.eye(s)
-    chosen, sites = needed_sites(mean, covariance)
-    inner = covariance[np.ix_(chosen, chosen)]
-    pull = sites.pull(mean[chosen], inner, sites.factor(inner)) if len(chosen) else np.zeros(0)
-    assert (mean + covariance[:, chosen] @ pull >= -1e-9).all()
-    assert len(set(chosen)) == len(chosen) <= s
-    assert sites.precision == pytest.approx(propagate(mean[chosen], inner).precision, rel=0.02)
-
-
-def test_least_likely_site_comes_first() -> None:
-    covariance = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    chosen, _ = needed_sites(np.array([-0.3, -1.0, -0.5]), covariance)
-    assert chosen.tolist() == [1, 2]
-    chosen, _ = needed_sites(np.array([-0.5, -1.0]), np.diag([1.0, 100.0]))
-    assert chosen.tolist() == [0, 1]
-    assert not len(needed_sites(np.array([0.1, 2.0]), np.eye(2))[0])
-
-
-def truncated(mean, covariance, sites) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and covariance with the sites, by adding precisions."""
-    inverse = np.linalg.inv(covariance)
-    S = np.linalg.inv(inverse + np.diag(sites.precision))
-    return S @ (inverse @ mean + sites.shift), S
-
-
-def drawn(s: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    root = rng.normal(size=(s, s + 1))
-    return rng.normal(size=s), root @ root.T / (s + 1) + 0.05 * np.eye(s)
-
-
-def test_truncation_at_one_site_matches_worked_values() -> None:
-    """The truncation at one site is exact, by Mills' ratio."""
-    sites = propagate(np.array([-1.0]), np.array([[4.0]]))
-    assert sites.precision[0] == pytest.approx(0.681167, abs=1e-5)
-    assert sites.shift[0] == pytest.approx(1.443900, abs=1e-5)
-    worked = (-1.0, 4.0, 1.2821555, 1.0739216), (-8.0, 1.0, 0.1213681, 0.0143249)
-    for m, v, of_truth, left in worked:
-        mean, covariance = np.array([m]), np.array([[v]])
-        moments = truncated(mean, covariance, propagate(mean, covariance))
-        assert moments[0][0] == pytest.approx(of_truth, abs=1e-5)
-        assert moments[1][0, 0] == pytest.approx(left, abs=1e-5)
-
-
-def test_truncation_at_two_sites_matches_worked_values() -> None:
-    covariance = np.array([[1.0, 0.5], [0.5, 1.0]])
-    sites = propagate(np.zeros(2), covariance)
-    assert sites.precision == pytest.approx([1.35055] * 2, rel=1e-4)
-    assert sites.shift == pytest.approx([1.80926] * 2, rel=1e-4)
-    mean, S = truncated(np.zeros(2), covariance, sites)
-    assert mean == pytest.approx([0.896908] * 2, rel=1e-4)
-    assert np.diag(S) == pytest.approx([0.397095] * 2, rel=1e-4)
-    assert S[0, 1] == pytest.approx(0.098637, rel=1e-4)
-
-
-def test_truncation_ratio_is_accurate_and_continuous_in_the_far_tail() -> None:
-    """The second value would lose all digits if computed as a difference."""
-    worked = {
-        0.0: (0.7978846, 0.3633802),
-        -5.0: (5.186504, 0.0326964),
-        -12.5: (12.5790072, 0.0061673),
-        -40.0: (40.0249688, 0.0006227),
-    }
-    for z, (ratio, left) in worked.items():
-        assert truncation_ratio(z) == pytest.approx((ratio, left), abs=2e-6)
-    above, below = truncation_ratio(-12.0 + 1e-9), truncation_ratio(-12.0)
-    assert above == pytest.approx(below, rel=3e-4)
-    assert below[1] > truncation_ratio(-1e5)[1] > 0
-
-
-def test_already_satisfied_constraints_have_no_effect() -> None:
-    """From 8 deviations on, the effect is exactly zero."""
-    covariance = drawn(4, seed=1)[1]
-    sites = propagate(8.5 * np.sqrt(np.diag(covariance)), covariance)
-    assert not sites.precision.any()
-    assert not sites.shift.any()
-    mean, covariance = np.array([-1.0, 0.5, 0.0]), np.zeros((3, 3))
-    covariance[0, 0] = 4.0
-    covariance[1, 1] = 1e-15
-    sites = propagate(mean, covariance)
-    assert sites.precision == pytest.approx([0.681167, 0.0, 0.0], abs=1e-5)
-
-
-def test_invalid_starting_values_of_the_truncation_are_ignored() -> None:
-    mean, covariance = drawn(3, seed=4)
-    broken = Sites(np.full(3, 1.0), np.array([np.inf, 0.0, 0.0]))
-    found, cold = propagate(mean, covariance, start=broken), propagate(mean, covariance)
-    assert found.precision == pytest.approx(cold.precision)
-
-
-def test_adding_sites_keeps_earlier_sites() -> None:
-    process, ends = two_curves(second=-0.05)
-    first = MonotoneProcess.of(process, ends[:1])
-    both = first.with_sites(ends)
-    assert both.sites.tolist() == [[0.0, 1.0], [1.0, 1.0]]
-    assert both.beliefs.precision[0] == first.beliefs.precision[0]
-    assert (slopes(both, ends) >= 0).all()

@@ -199,7 +199,8 @@ def test_bounded_metrics_use_logarithmic_scores_by_default() -> None:
     assert np.diff(unit.scores([-0.9, -0.95])) == pytest.approx(apart)
 
 
-def test_monotonicity_sites_are_placed_only_on_resumable_curves() -> None:
+def test_slopes_are_constrained_by_the_paper_only_on_resumable_curves() -> None:
+    assert not len(learned(curves(*SEVEN)).process.sites)
     diverged = stretch(8, at(0.9, "unit"), [60.0, 59.0], 4, trouble="no epoch 3")
     others = stretch(9, knn(0.5), 30.0), crashed(10, at(0.99, "unit"), 2)
     which = curves(*SEVEN, falling(7, 0.95, T_MAX), diverged, *others)
@@ -209,11 +210,17 @@ def test_monotonicity_sites_are_placed_only_on_resumable_curves() -> None:
 
 
 @pytest.mark.slow
-def test_parameters_are_refitted_whenever_the_number_of_trials_grows_by_a_tenth() -> None:
+@pytest.mark.parametrize(
+    ("variant", "expected"), [("default", [20, 20, 22, 22, 25]), ("paper", [20, 21, 22, 24, 25])]
+)
+def test_parameters_are_refitted_after_a_tenth_more_trials_or_in_the_paper_always(
+    variant: str, expected: list[int]
+) -> None:
     many = [falling(i, i / 30) for i in range(30)]
     memo: dict[str, Any] = {}
     fitted = []
     for n in (20, 21, 22, 24, 25):
-        _, memo = learner().learn(curves(*many[:n]), memo, np.random.default_rng(0))
+        which = learner(variant=variant)
+        _, memo = which.learn(curves(*many[:n]), memo, np.random.default_rng(0))
         fitted.append(memo["n_fitted"])
-    assert fitted == [20, 20, 22, 22, 25]
+    assert fitted == expected

@@ -87,6 +87,7 @@ def planned(
     enough: Sequence[int | None] | Mapping[int, int] = (10,) * 6,
     most: int = 4,
     quantum: int = 1,
+    is_paper: bool = False,
     **changed: Any,
 ) -> dict[int, tuple[int, float]]:
     """Return planned epochs and seconds of candidates with 10 epochs, in order."""
@@ -105,7 +106,8 @@ def planned(
     means = np.linspace(0.95, 0.85, m)
     gains = improvement() if m == 3 else improvement(means, np.full(m, 0.02), np.eye(m))
     remaining = Remaining(budget, budget, None)
-    entries = prospects.plan(gains, np.ones(m), remaining, horizon=most, quantum=quantum)
+    known = {"horizon": most, "quantum": quantum, "is_paper": is_paper}
+    entries = prospects.plan(gains, np.ones(m), remaining, **known)
     return {e.number: (e.epochs, e.seconds) for e in entries}
 
 
@@ -116,16 +118,15 @@ def test_plans_match_the_worked_example(budget: float, plan: dict[int, float]) -
     assert {number: seconds for number, (_, seconds) in entries.items()} == pytest.approx(plan)
 
 
-def test_influence_of_cost_decreases_as_the_budget_is_spent() -> None:
-    """Expected improvements are .0139559 and .0076271, at costs of 10 and 2 seconds."""
-    two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
+def test_choice_has_the_largest_improvement_per_second() -> None:
+    """Expected improvements are .0139559 and .0076271."""
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
-    # They are equal where (.0139559 / .0076271) = 5^power, which is at .38.
-    for power, place in ((1.0, 1), (0.5, 1), (0.3, 0), (0.0, 0)):
-        assert chosen_entry(two, means, deviations, 0.89, power) == two[place]
+    for seconds, place in ((10.0, 1), (3.7, 1), (3.6, 0)):
+        two = [PlannedTraining(0, 10, seconds), PlannedTraining(1, 10, 2.0)]
+        assert chosen_entry(two, means, deviations, 0.89) == two[place]
     first_and_third = [PlannedTraining(0, 10, 4.0), PlannedTraining(2, 10, 6.0)]
     means, deviations = W12[0][[0, 2]], W12[1][[0, 2]]
-    assert chosen_entry(first_and_third, means, deviations, 0.89, 1.0) == first_and_third[0]
+    assert chosen_entry(first_and_third, means, deviations, 0.89) == first_and_third[0]
 
 
 SIX, TRIO = [1.0] * 6, [1.0] * 3
@@ -160,6 +161,10 @@ def test_horizon_shrinks_with_the_budget_and_the_last_entry_is_clipped() -> None
             {"enough": [4, 2, 10], "done": [3, 0, 9], "quantum": 3},
             {0: (6, 3), 1: (3, 3), 2: (10, 1)},
         ),
+        (
+            {"enough": [4, 2, 10], "done": [3, 0, 9], "quantum": 3, "is_paper": True},
+            {0: (4, 1), 1: (3, 3), 2: (10, 1)},
+        ),
     ],
 )
 def test_plan_contains_only_training_runs_of_at_least_one_quantum(known, plan) -> None:
@@ -171,7 +176,8 @@ def test_most_uncertain_configuration_is_planned_if_no_improvement_is_possible()
     zeros = np.zeros(3, dtype=int)
     which = Prospects(zeros, zeros, np.ones(3, dtype=bool), np.ones(3), lambda _: 10, 10)
     ample, uncertain = Remaining(100.0, 100.0, None), np.array([1.0, 3.0, 2.0])
-    assert which.plan(hopeless, uncertain, ample, horizon=1, quantum=1)[0].number == 1
+    (entry,) = which.plan(hopeless, uncertain, ample, horizon=1, quantum=1, is_paper=True)
+    assert entry.number == 1
 
 
 def recalled(
@@ -383,29 +389,6 @@ def started(optimizer: Bapi, least: float = 0.0) -> Bapi:
         tell(optimizer, len(optimizer.history) - 1, constraints=quantities)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("budget", "share"),
-    [
-        (Budget(seconds_spent=30.0, seconds_left=90.0), 0.25),
-        (Budget(trials_spent=8, trials_left=8), 0.5),
-    ],
-)
-def test_cost_exponent_is_the_share_of_the_budget_left(monkeypatch, budget, share) -> None:
-    powers, chosen = list[float](), Planning.chosen
-
-    def noted(self: Planning, entries: list[PlannedTraining], power: float) -> PlannedTraining:
-        powers.append(power)
-        return chosen(self, entries, power)
-
-    optimizer = started(bapi(n_first=N_FIRST))
-    monkeypatch.setattr(Planning, "chosen", noted)
-    while not powers:
-        tell(optimizer, len(optimizer.history) - 1)
-        optimizer.ask(budget)
-    assert powers == [pytest.approx(1 - share)]
-
-
 def test_improvement_is_measured_from_the_best_feasible_loss(plans: list[Planning]) -> None:
     limited = replace(CURVES, constraints=(Constraint("quantity", 1.0),))
     optimizer = started(Bapi(nets(), 0, limited, n_first=N_FIRST), least=0.45)
@@ -420,6 +403,15 @@ def test_tolerance_follows_the_spread_of_losses_if_the_metric_has_no_range(plans
     assert plans[-1].epsilon == pytest.approx(0.003 * (max(least) - min(least)))
     started(bapi(n_first=N_FIRST))
     assert plans[-1].epsilon == pytest.approx(0.003 * 100)
+
+
+def test_tolerance_of_the_paper_is_a_hundredth_or_the_least_degradation(plans) -> None:
+    started(bapi(variant="paper"))
+    assert plans[-1].epsilon == pytest.approx(0.01 * 100)
+    unbounded = replace(CURVES, metric="rmse", unit="", lower=0.0, upper=inf)
+    optimizer = started(Bapi(nets(), 0, unbounded, variant="paper"))
+    (full,) = (c for c in optimizer.curves.values() if c.done == T_MAX)
+    assert plans[-1].epsilon == full.loss_at(T_MAX - 1) - full.loss > 0
 
 
 def test_waiting_configurations_are_not_planned(plans: list[Planning]) -> None:
@@ -453,6 +445,21 @@ def test_deviation_of_the_predicted_outcome_decides_whether_training_stops(
     assert bool(optimizer.decisions["ends"]["stopped"]) == are_stopped
 
 
+@pytest.mark.parametrize("variant", ["default", "paper"])
+def test_deviations_of_the_paper_exclude_noise(monkeypatch, variant: str) -> None:
+    with_noise = list[Epochs]()
+
+    def outcome(self: CurveBelief, inputs: Any, epochs: Epochs) -> tuple[Any, Any]:
+        with_noise.append(epochs)
+        return self.predict(inputs, epochs)
+
+    monkeypatch.setattr(CurveBelief, "outcome", outcome)
+    optimizer = started(bapi(n_first=N_FIRST, variant=variant))
+    tell(optimizer, len(optimizer.history) - 1)
+    optimizer.ask(Budget())
+    assert bool(with_noise) == (variant == "default")
+
+
 def of(number: int, n: int, **evaluation: Any) -> Trial:
     return stretch(number, at(number / 10), [9.0] * n, **evaluation)
 
@@ -481,5 +488,6 @@ def test_stop_reasons_are_counted_from_curves_and_recorded_verdicts() -> None:
 
 
 def test_given_options_override_the_variant() -> None:
+    assert [BapiOptions(variant=v).resolved().horizon for v in ("default", "paper")] == [1, 4]
     found = BapiOptions(variant="paper", horizon=8, p=0.5, epsilon=0.0, n_first=2).resolved()
     assert (found.horizon, found.p, found.epsilon, found.n_first) == (8, 0.5, 0.0, 2)
