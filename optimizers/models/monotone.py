@@ -24,6 +24,8 @@ from prefect_tune.optimizers.space.vectors import Array
 
 _SAMPLES = 2048
 """Number of samples of the slopes, a power of two."""
+_SITE_NOISE = 1e-6
+"""Variance sigma_v^2 of the noise of slopes, relative to the mean variance of the slopes."""
 
 
 def truncated_moments(mean: Array, factor: Array) -> tuple[Array, Array]:
@@ -143,10 +145,6 @@ class MonotoneProcess:
         given = self.process.mean if isinstance(self.process.mean, int | float) else 0.0
         mean = self.process.offset + self.scale * latent + given
         return mean, np.vstack([half, self.whitening @ with_slopes.T])
-
-
-_SITE_NOISE = 1e-6
-"""Variance sigma_v^2 of the noise of slopes, relative to the mean variance of the slopes."""
 
 
 def _kernel_of(process: GaussianProcess) -> CurveKernel:

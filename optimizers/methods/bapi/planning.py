@@ -377,12 +377,13 @@ class Planning:
         """Return the joint improvement given pending training runs, and the predicted variances.
 
         The outcomes of `horizon` further choices are simulated with `seed`. The variances of the
-        candidates' scores have shape (m,). All scores are in units of their spread.
+        candidates' scores have shape (m,). Improvements and variances are in units of the spread of
+        the scores.
         """
         process = self.belief.process
         rows = self.belief.at(self.inputs, self.belief.t_max)
         mean, half = process.predict_half(rows)
-        kernel, theta, scale = process.process.kernel, process.process.kernel_theta, process.scale
+        kernel, theta = process.process.kernel, process.process.kernel_theta
         prior = kernel.variance(theta, rows)
         variance = np.maximum(prior - np.einsum("ij,ij->j", half, half), ROUNDING * prior)
 
@@ -392,8 +393,8 @@ class Planning:
 
         pending = np.flatnonzero(self.prospects.targets)
         normals = sobol_normals(_DRAWS, horizon + len(pending), np.random.default_rng(seed))
-        best = self.best / scale
-        improvement = JointImprovement(mean / scale, variance, covariance, best, normals)
+        above = (mean - self.best) / process.scale
+        improvement = JointImprovement(above, variance, covariance, 0.0, normals)
         for j in pending:
             improvement.choose(int(j))
         return improvement, variance

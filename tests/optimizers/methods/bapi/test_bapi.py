@@ -3,9 +3,10 @@
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice, pairwise
+from math import inf
 
 import pytest
-from curve_worlds import T_MAX, bapi, mixed_nets, nets, power_law
+from curve_worlds import CURVES, T_MAX, bapi, mixed_nets, nets, power_law
 from simulation import Simulation
 from worlds import ask_and_tell, finite_space, mixed_space
 
@@ -115,3 +116,21 @@ def test_best_configuration_is_completed_even_if_no_improvement_is_possible() ->
 
     Simulation(optimizer, outcome, trials=6).run()
     assert len(optimizer.history.complete) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["default", "paper"])
+def test_unit_of_the_loss_does_not_change_the_queries(variant: str) -> None:
+    def queries(unit: float) -> list[Query]:
+        objective = replace(CURVES, metric="rmse", unit="", lower=0.0, upper=inf)
+        optimizer = Bapi(nets(), 0, objective, variant=variant, n_first=5)
+
+        def outcome(query: Query) -> Evaluation:
+            found = power_law(optimizer, query)
+            curve = tuple(unit * loss for loss in found.curve)
+            return replace(found, loss=unit * found.loss, fold_losses=(curve[-1],), curve=curve)
+
+        Simulation(optimizer, outcome, trials=10).run()
+        return [t.query for t in optimizer.history]
+
+    assert queries(2.0**-40) == queries(1.0) == queries(2.0**30)
