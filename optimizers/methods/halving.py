@@ -361,7 +361,10 @@ class Halving(Optimizer):
             part, rungs = self.space, self.rungs
             if len(models) > 1:
                 all_ids = {s.name: [a.id for a in s.algorithms] for s in self.space.searched}
-                part = self.space.restricted_to({**all_ids, last.name: ids})
+                try:
+                    part = self.space.restricted_to({**all_ids, last.name: ids})
+                except ValueError:
+                    continue  # no path that can run leads to these models
             if fidelity != rungs.fidelity:
                 rungs = Rungs(fidelity, subset_levels(self.objective, self.options.eta))
             n = len(rungs.levels)

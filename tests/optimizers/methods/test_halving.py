@@ -9,7 +9,7 @@ import pytest
 from ConfigSpace import Float
 from contracts.optimizer import OBJECTIVE
 from simulation import Outcome, Simulation, share_of, share_to_do
-from worlds import algorithm, mixed_space, told
+from worlds import NONE, UNIT, algorithm, mixed_space, told
 
 from prefect_tune.optimizers import (
     Budget,
@@ -37,6 +37,16 @@ from prefect_tune.optimizers.space.sampling import new_configuration
 
 ALIKE = replace(OBJECTIVE, iterative=frozenset({"svm", "bayes", "tree"}))
 """An objective for which all models of `mixed_space` train in epochs."""
+
+
+def test_models_that_no_path_leads_to_have_no_ladder() -> None:
+    pairs = {(("scale", scale), ("model", "net")) for scale in ("none", "unit")}
+    models = algorithm("net"), algorithm("svm", Float("x", (0.0, 1.0)))
+    steps = Step("scale", (NONE, UNIT)), Step("model", models)
+    objective = replace(OBJECTIVE, iterative=frozenset({"net"}))
+    optimizer = Hyperband(Space("s", steps, frozenset(pairs)), 0, objective)
+    assert optimizer.ask(Budget()).subset == 1 / 27
+    assert list(optimizer.ladders) == ["subset"]
 
 
 class OfThree(Halving):
