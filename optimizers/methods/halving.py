@@ -18,7 +18,8 @@ Departures from the papers:
 - If only some models train in epochs, the other models have brackets of their own, with subsets of
   the rows. Models of both kinds are compared by full evaluations only (`Ladder`).
 - After the bracket with s = 0, brackets start again at s_max.
-- If the budget allows no more configurations, the first rung is decided with fewer.
+- If the budget allows no more configurations, or the seconds left are too few for the further
+  rungs, the first rung is decided with fewer.
 
 `choose_rungs` uses the requested fidelity, or else the most useful fidelity of the study.
 """
@@ -251,15 +252,17 @@ class Bracket:
     def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
         """Return a run whose configuration should be promoted now; None if no run qualifies.
 
-        If `closing`, the bracket gets no more configurations.
+        If `closing`, the bracket gets no more configurations, and the first rung is decided without
+        its pending runs.
         """
         if self.takes_more and not closing:
             return None
-        for rung, above in pairwise(self.runs):
+        for k, (rung, above) in enumerate(pairwise(self.runs)):
             trials = [history[number] for number in rung]
-            if not all(t.is_told for t in trials):
+            n_told = sum(t.is_told for t in trials)
+            if n_told < len(trials) and not (closing and k == 0):
                 return None
-            best = ranked(trials, history)[: n_promoted(len(trials), self.eta)]
+            best = ranked(trials, history)[: n_promoted(n_told, self.eta)]
             gone = {history[number].query.configuration for number in above}
             if len(above) < len(best) and (run := next(promotable(best, gone), None)):
                 return run
@@ -293,9 +296,12 @@ class Brackets:
         bracket.runs[rung - bracket.first].append(trial.number)
         self.places[configuration] = bracket, rung
 
-    def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
-        """Return a run whose configuration should be promoted now, preferring older brackets."""
-        found = (b.promotion(history, closing=closing) for b in self._brackets)
+    def promotion(self, history: History, *, n_closing: float = 0) -> Trial | None:
+        """Return a run whose configuration should be promoted now, preferring older brackets.
+
+        The first `n_closing` brackets get no more configurations.
+        """
+        found = (b.promotion(history, closing=b.number < n_closing) for b in self._brackets)
         return next((trial for trial in found if trial is not None), None)
 
     def next_of(self, configuration: Configuration) -> tuple[Bracket, int]:
@@ -462,7 +468,10 @@ class Halving(Optimizer):
             ladder.brackets.enter(trial)
             ladder.spent += ladder.rungs.share(trial.query)
         self._n_entered = len(self.history)
-        if (run := self._promotion()) is not None:
+        # Each rung costs about as much as the first: a short budget must end the first rung early.
+        left, n_rungs = budget.seconds_left, max(len(x.rungs.levels) for x in self.ladders.values())
+        is_short = left is not None and (n_rungs - 1) * budget.seconds_spent > left
+        if (run := self._promotion(n_closing=int(is_short))) is not None:
             return self._query(run.query.configuration, _PROMOTED)
         nothing_new = all_begun()
         if budget.trials_left != 0:
@@ -470,7 +479,7 @@ class Halving(Optimizer):
                 return self._query(self.begin(rng), self._drawn)
             except SpaceExhausted as exhausted:
                 nothing_new = exhausted
-        if (run := self._promotion(closing=True)) is not None:
+        if (run := self._promotion(n_closing=inf)) is not None:
             return self._query(run.query.configuration, _PROMOTED)
         if self.history.pending:
             raise NotYet
@@ -484,9 +493,9 @@ class Halving(Optimizer):
         self._because = Reason(place, why)
         return ladder.rungs.query(configuration, rung)
 
-    def _promotion(self, *, closing: bool = False) -> Trial | None:
+    def _promotion(self, *, n_closing: float) -> Trial | None:
         brackets = (ladder.brackets for ladder in self.ladders.values())
-        found = (b.promotion(self.history, closing=closing) for b in brackets)
+        found = (b.promotion(self.history, n_closing=n_closing) for b in brackets)
         return next((trial for trial in found if trial is not None), None)
 
 

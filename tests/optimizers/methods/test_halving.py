@@ -217,11 +217,27 @@ def test_rung_is_complete_once_all_runs_and_retries_are_told() -> None:
     assert study.promoted() == [2]
 
 
+@pytest.mark.parametrize("n_workers", [1, 3])
+@pytest.mark.parametrize("method", ["halving", "hyperband", "bohb"])
+def test_first_bracket_is_completed_although_the_budget_is_short(method, n_workers) -> None:
+    """A full evaluation takes 27 seconds, and a whole bracket 108 worker-seconds."""
+    optimizer = make_optimizer(method, mixed_space(), 0, replace(ALIKE, epochs=27), {})
+    levels = optimizer.rungs.levels
+
+    def outcome(query: Query) -> Outcome:
+        return float(query.epochs or 27), 27.0 * share_to_do(query, optimizer)
+
+    study = Simulation(optimizer, outcome, n_workers, seconds=50 / n_workers, is_end_told=True)
+    study.run()
+    assert {optimizer.rungs.level(t.query) for t in optimizer.history} == set(levels)
+    assert optimizer.incumbent.query.is_full
+
+
 def test_incomplete_bracket_promotes_only_when_no_more_runs_can_start() -> None:
     study = Study((9, 0), (9, 0))
     study.begin([3.0, 1.0, 2.0])
     assert study.brackets.promotion(study.history) is None
-    closing = study.brackets.promotion(study.history, closing=True)
+    closing = study.brackets.promotion(study.history, n_closing=1)
     assert closing.number == 1
     study.ask(closing.query.configuration, 3)
     study.begin([1.0], offset=3)  # more may be begun after all: in the next bracket
