@@ -87,19 +87,10 @@ class AdmmOptions(MethodOptions):
         "penalty.",
         default="default",
     )
-    theta_solver: Literal["bo", "trust_region"] = option(
-        "Search for the hyperparameters of a path: in the whole range (`bo`), or near the best "
-        "point so far (`trust_region`).",
-        default="bo",
-    )
     rho: float = option(
-        "Weight of the penalty on the gap between relaxed and rounded integers.",
+        "Weight of the penalties: on the gap between relaxed and rounded integers, and on "
+        "constraint violations.",
         default=1.0,
-        at_least=0,
-    )
-    rho_g: float = option(
-        "Weight of the penalty on constraint violations, measured in units of the bounds.",
-        default=10.0,
         more_than=0,
     )
 

@@ -7,10 +7,10 @@ search of a small space ends with `SpaceExhausted`.
 
 JOPT is the reference for ADMM (Liu, Ram et al. 2020, section 5): problem (1) without splitting. A
 Gaussian process models f(z, theta), where z is one-hot and theta contains the hyperparameters of
-all algorithms (`PipelineInputs`). Expected improvement (`AugmentedImprovement`) is maximized with
+all algorithms (`PipelineInputs`). Expected improvement (`FeasibleImprovement`) is maximized with
 rounded integers (`GaussianSearch`). Departures: configurations that differ only in inactive parts
-count as equal, the log expected improvement is used, and pending queries are assumed to return
-their predicted means.
+count as equal, the log expected improvement is used, pending queries are assumed to return their
+predicted means, and the improvement is multiplied by the probability of meeting the constraints.
 
 The stepwise search is the reference for FLASH. It chooses one algorithm after the other (Mohr and
 Wever 2022, "Naive automated machine learning", Machine Learning 112).
@@ -30,7 +30,7 @@ from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.declarations import JOPT, RANDOM_SEARCH, STEPWISE
 from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.search.improvement import AugmentedImprovement
+from prefect_tune.optimizers.search.improvement import FeasibleImprovement
 from prefect_tune.optimizers.search.maximize import Fitted, GaussianSearch, maximize
 from prefect_tune.optimizers.space.configuration import (
     Configuration,
@@ -39,7 +39,7 @@ from prefect_tune.optimizers.space.configuration import (
 )
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.trials.history import imputed_losses
+from prefect_tune.optimizers.trials.history import imputed_losses, worst_excess
 from prefect_tune.optimizers.trials.trial import Trial
 
 
@@ -87,10 +87,16 @@ class Jopt(Optimizer):
         mean = search.older_mean(older)
         # The process models the distance from the mean. The penalty adds the mean again.
         distances = targets if mean is None else targets - mean(observed)[:, None]
+        mine, numbers = targets[:, number], [number]
+        excess = worst_excess(self.history, trials)
+        if self.history.constraints:
+            distances = np.column_stack([distances, excess])
+            numbers.append(targets.shape[1])
         process, fitted = search.learned(observed, distances, rng, last, pending)
         self.memo = {"theta": list(fitted.theta), "fitted": fitted.n}
-        acquisition = AugmentedImprovement(process.of_target(number), 0.0, 0.0, np.zeros(0))
-        best_first = observed[np.argsort(targets[:, number], kind="stable")]
+        best = float(np.min(mine[excess <= 0], initial=mine.max()))
+        acquisition = FeasibleImprovement(process.of_targets(numbers), best)
+        best_first = observed[np.argsort(mine, kind="stable")]
         ranked = maximize(acquisition, search.inputs, best_first, rng, penalty=mean)
         for configuration in search.candidates.new_configurations(ranked, asked):
             self._because = Reason("expected improvement", self._why(number))

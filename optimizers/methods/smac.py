@@ -32,13 +32,19 @@ from prefect_tune.optimizers.models.forest import RandomForest
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.search.improvement import (
     log_expected_improvement,
+    log_feasibility,
     log_normal_improvement,
 )
 from prefect_tune.optimizers.space.configuration import Query, default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, neighbors
-from prefect_tune.optimizers.trials.history import History, imputed_losses, relative_losses
+from prefect_tune.optimizers.trials.history import (
+    History,
+    imputed_losses,
+    relative_losses,
+    worst_excess,
+)
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 
 _N_RANDOM = 1_000
@@ -115,22 +121,25 @@ class ForestSearch:
         if is_random:
             return Query(new_configuration(self.proposed, asked, rng)), _INTERLEAVED
         observed, targets, best = self._observed(history)
-        older = history.older
+        older, seed = history.older, int(rng.integers(2**31))
         forest = RandomForest(
             self.candidates.features(observed),
             targets,
             n_trees=_N_TREES,
-            seed=int(rng.integers(2**31)),
+            seed=seed,
             weights=np.append(older.weights, np.ones(len(observed) - len(older))),
             **self.settings.forest,
         )
         is_of_logs = self.settings.is_log and np.isfinite(self.objective.lower)
         improvement = log_normal_improvement if is_of_logs else log_expected_improvement
+        feasible = self._feasible(history, seed)
 
         def score(candidates: Candidates) -> Array:
             features = self.candidates.features(candidates)
             mean, deviation = forest.predict(features)
             log_ei = improvement(mean, deviation, best)
+            if feasible is not None:
+                log_ei += log_feasibility(*feasible.predict(features))
             return log_ei if log_cost is None else log_ei - log_cost(candidates, features)
 
         best_first = observed[np.argsort(targets, kind="stable")]
@@ -160,12 +169,20 @@ class ForestSearch:
         older = history.older
         losses = np.append(older.losses, losses)
         y = relative_losses(losses, self.objective, is_log=self.settings.is_log)
-        new = y[len(older) :]
-        best = min(float(new[i]) for i, t in enumerate(told) if t.loss is not None)
+        best = float(y[losses == history.loss_to_improve].min())
         pending = history.pending
         now = (t.query.configuration for t in (*told, *pending))
         observed = self.candidates.encode([*older.configurations, *now])
         return observed, np.append(y, np.full(len(pending), y.mean())), best
+
+    def _feasible(self, history: History, seed: int) -> RandomForest | None:
+        """Return a forest of the log excess over the constraints; None without constraints."""
+        if not history.constraints:
+            return None
+        trials = [*history.complete, *history.failed]
+        observed = self.candidates.encode(t.query.configuration for t in trials)
+        features, excess = self.candidates.features(observed), worst_excess(history, trials)
+        return RandomForest(features, excess, n_trees=_N_TREES, seed=seed, **self.settings.forest)
 
     def _climb(
         self, points: Candidates, scores: Array, score: Score, rng: Generator

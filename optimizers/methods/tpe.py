@@ -26,6 +26,7 @@ from collections.abc import Callable, Container
 from logging import getLogger
 from typing import Any, ClassVar
 
+import numpy as np
 import optuna
 from ConfigSpace.hyperparameters import CategoricalHyperparameter, Constant, Hyperparameter
 from numpy.random import Generator
@@ -50,7 +51,7 @@ from prefect_tune.optimizers.space.configuration import (
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import from_unit, to_unit
-from prefect_tune.optimizers.trials.history import imputed_losses
+from prefect_tune.optimizers.trials.history import imputed_losses, worst_excess
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -171,6 +172,10 @@ class Tpe(Optimizer):
         n_best = _N_KNOWN // 4
         known = history if n_told <= _N_KNOWN else history.abridged(n_best, _N_KNOWN - n_best)
         told, losses = imputed_losses(known, self.objective, "worst")
+        # The densities depend only on the order: feasible, then by excess, then failed trials.
+        excess = worst_excess(known, told)
+        losses = np.where(excess > 0, losses.max() + excess, losses)
+        losses[[t.loss is None for t in told]] = losses.max()
         trials = [self._frozen(t, t.loss) for t in known.older.subsample()]
         trials += [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
         trials += [self._frozen(t, None) for t in known.pending]

@@ -184,14 +184,14 @@ class GaussianProcess:
         mean = constant + half.T @ centered + (self.offset + _given(self.mean, inputs)) / self.scale
         return mean, prior - half.T @ half
 
-    def of_target(self, number: int) -> Self:
-        """Return the process of target `number` alone, with the same theta and factorization."""
+    def of_targets(self, numbers: list[int]) -> Self:
+        """Return the process of the given targets, with the same theta and factorization."""
         return replace(
             self,
-            standardized=self.standardized[:, [number]],
-            offset=self.offset[[number]],
-            scale=self.scale[[number]],
-            whitened=self.whitened[:, [0, 1 + number]],
+            standardized=self.standardized[:, numbers],
+            offset=self.offset[numbers],
+            scale=self.scale[numbers],
+            whitened=self.whitened[:, [0, *(1 + number for number in numbers)]],
         )
 
     def imagining(self, inputs: Array) -> Self:

@@ -80,12 +80,14 @@ class PipelineInputs:
         kernel: KernelKind = "one_hot",
         priors: Priors | None = None,
         stationary: type[Stationary] = Matern52,
+        *,
+        is_coded: bool = False,
     ) -> None:
         self.candidates, self._stationary = candidates, stationary
         self._priors = priors or Priors()
         self._is_one_hot = kernel == "one_hot"
         columns = candidates.columns
-        self.grids = [grid_of(candidates.hyperparameter(c)) for c in columns]
+        self.grids = [grid_of(candidates.hyperparameter(c), is_coded=is_coded) for c in columns]
         self.is_continuous = np.array([g is None for g in self.grids], dtype=np.bool_)
         widths = [1 if g is None or g.is_ordered else len(g.units) for g in self.grids]
         ends = np.cumsum([0, *widths])

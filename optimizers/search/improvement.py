@@ -1,9 +1,8 @@
 """Expected improvement in log form, which ranks candidates even if the plain form is 0.0.
 
-One variant handles a positive loss whose logarithm is predicted. Another variant handles an
-augmented loss, which consists of f, a known penalty, and terms for the constraint values g. Without
-constraints, the improvement is exact. With constraints, the augmented loss is assumed to be normal,
-with mean f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2 and the standard deviation of f.
+One variant handles a positive loss whose logarithm is predicted. Another variant adds a known
+penalty to the predicted loss. Under constraints, the improvement is multiplied by the probability
+that the candidate is feasible.
 
 The joint improvement scores candidates that are chosen one after another, before any outcome is
 observed (Wilson et al. 2018). Given simulated outcomes of the earlier candidates, the improvement
@@ -84,56 +83,49 @@ def log_normal_improvement(mean: ArrayLike, deviation: ArrayLike, best: float) -
     return best + np.where(v > 1, above, below)
 
 
-def expected_squared_excess(mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
-    """Return E max(0, g)^2 for g ~ N(mean, deviation^2), and both partial derivatives."""
-    ratio = mean / deviation
-    density, mass = np.exp(-(ratio**2) / 2) / np.sqrt(2 * np.pi), ndtr(ratio)
-    value = (mean**2 + deviation**2) * mass + mean * deviation * density
-    return value, 2 * (mean * mass + deviation * density), 2 * deviation * mass
+def log_feasibility(mean: Array, deviation: Array) -> Array:
+    """Return the log probability that Y ~ N(mean, deviation^2) is at most 0, for any shape.
+
+    The product of expected improvement and the probability of feasibility ranks candidates under
+    constraints (Gardner et al. 2014).
+    """
+    return log_ndtr(-mean / deviation)
 
 
 @dataclass(frozen=True, slots=True)
-class AugmentedImprovement:
-    """Log expected improvement of the augmented loss, in units of the losses' spread.
+class FeasibleImprovement:
+    """Log of the expected improvement times the probability of feasibility.
+
+    The improvement is in units of the losses' spread.
 
     Attributes:
-        process: Process with targets of shape (n, 1 + M): the loss and M constraint values g_i.
-        best: Lowest augmented loss observed.
-        rho_g: Weight of the squared violations max(0, g_i + c_i)^2.
-        shifts: Shifts c_i, shape (M,).
+        process: Process with targets of shape (n, 1 + M): the loss, and M constraint values that
+            are feasible if at most 0.
+        best: Loss to improve on.
     """
 
     process: GaussianProcess
     best: float
-    rho_g: float
-    shifts: Array
 
     def score(self, inputs: Array, penalties: Array) -> Array:
         """Return the scores of inputs, shape (n, d), given known penalties, shape (n,)."""
-        mean, deviation = self.process.predict(inputs)
-        excess, _, _ = expected_squared_excess(mean[:, 1:] + self.shifts, deviation[:, 1:])
-        total = mean[:, 0] + penalties + 0.5 * self.rho_g * excess.sum(axis=1)
-        sigma = deviation[:, 0] / self.process.scale[0]
-        return np.log(sigma) + log_standard_improvement((self.best - total) / deviation[:, 0])
+        return self._score(*self.process.predict(inputs), penalties)[1]
 
     def score_with_gradient(self, inputs: Array, penalties: Array) -> tuple[Array, Array]:
         """Return `score` and its gradient by input, shape (n, d), with penalties held constant."""
         mean, deviation, by_mean, by_deviation = self.process.predict_with_gradient(inputs)
-        excess, by_g, by_spread = expected_squared_excess(
-            mean[:, 1:] + self.shifts, deviation[:, 1:]
-        )
-        total = mean[:, 0] + penalties + 0.5 * self.rho_g * excess.sum(axis=1)
-        gradient = by_mean[:, 0] + 0.5 * self.rho_g * (
-            by_g[:, :, None] * by_mean[:, 1:] + by_spread[:, :, None] * by_deviation[:, 1:]
-        ).sum(axis=1)
-        sigma = deviation[:, 0]
-        u = (self.best - total) / sigma
-        slope = log_standard_improvement_slope(u)
-        by_total, by_sigma = -slope / sigma, (1 - slope * u) / sigma
-        return (
-            np.log(sigma / self.process.scale[0]) + log_standard_improvement(u),
-            by_total[:, None] * gradient + by_sigma[:, None] * by_deviation[:, 0],
-        )
+        u, score = self._score(mean, deviation, penalties)
+        slope = np.exp(-(u**2) / 2 - _LOG_ROOT_TAU - log_ndtr(u)) / deviation
+        slope[:, 0] = log_standard_improvement_slope(u[:, 0]) / deviation[:, 0]
+        gradient = -(slope[:, :, None] * (by_mean + u[:, :, None] * by_deviation)).sum(axis=1)
+        return score, gradient + by_deviation[:, 0] / deviation[:, [0]]
+
+    def _score(self, mean: Array, deviation: Array, penalties: Array) -> tuple[Array, Array]:
+        """Return the standardized margins, shape (n, 1 + M), and the scores, shape (n,)."""
+        u = -mean / deviation
+        u[:, 0] += (self.best - penalties) / deviation[:, 0]
+        log_ei = np.log(deviation[:, 0] / self.process.scale[0]) + log_standard_improvement(u[:, 0])
+        return u, log_ei + log_ndtr(u[:, 1:]).sum(axis=1)
 
 
 def sobol_normals(n: int, d: int, rng: Generator) -> Array:

@@ -18,7 +18,7 @@ from scipy.stats import qmc
 from prefect_tune.optimizers.models.forest import OlderMean
 from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.models.inputs import PipelineInputs
-from prefect_tune.optimizers.search.improvement import AugmentedImprovement
+from prefect_tune.optimizers.search.improvement import FeasibleImprovement
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import (
@@ -88,8 +88,6 @@ def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Gener
 
 Penalty = Callable[[Candidates], Array]
 """Function from candidates to known terms that are added to the losses, shape (n,)."""
-Box = tuple[Array, Array]
-"""Lower and upper bounds of continuous columns on the unit scale, shape (d,) each."""
 
 _SOBOL = 8
 """Binary logarithm of the number of Sobol points."""
@@ -102,13 +100,12 @@ _N_CLIMBS = 2
 
 
 def maximize(
-    acquisition: AugmentedImprovement,
+    acquisition: FeasibleImprovement,
     inputs: PipelineInputs,
     observed: Candidates,
     rng: Generator,
     *,
     penalty: Penalty | None = None,
-    within: Box | None = None,
 ) -> Candidates:
     """Return candidates by decreasing improvement.
 
@@ -118,22 +115,20 @@ def maximize(
         observed: Observed candidates, best first.
         rng: Random generator.
         penalty: Term to add to the losses of candidates.
-        within: Bounds of the columns.
     """
     space, d = inputs.candidates, len(inputs.candidates.columns)
     added = penalty or (lambda candidates: np.zeros(len(candidates)))
-    lower, upper = within or (np.zeros(d), np.ones(d))
 
     def score(candidates: Candidates) -> Array:
         return acquisition.score(inputs.of(candidates), added(candidates))
 
     starts, drawn = observed[:_N_STARTS], space.sample(2**_SOBOL, rng)
     units = qmc.Sobol(d, rng=rng).random_base2(_SOBOL)[: len(drawn)] if d else drawn.units
-    pool = Candidates(drawn.algorithms, lower + units * (upper - lower)).joined(starts)
+    pool = Candidates(drawn.algorithms, units).joined(starts)
     for deviation in (0.2, 0.05):
         near, _ = neighbors(space, starts, _N_NEIGHBORS, rng, deviation)
         pool = pool.joined(near)
-    pool = inputs.snapped(Candidates(pool.algorithms, np.clip(pool.units, lower, upper)))
+    pool = inputs.snapped(pool)
     scores = score(pool)
     best = pool[np.argsort(-scores, kind="stable")[:_N_POLISHED]]
     # The best candidates are optimized together, because the sum of their scores is separable.
@@ -148,17 +143,16 @@ def maximize(
 
         found = minimize(
             objective,
-            np.clip(best.units[rows, columns], lower[columns], upper[columns]),
+            best.units[rows, columns],
             jac=True,
             method="L-BFGS-B",
-            bounds=np.column_stack([lower[columns], upper[columns]]),
+            bounds=[(0, 1)] * len(rows),
             options={"maxiter": _POLISH_ITERATIONS},
         )
         best.units[rows, columns] = found.x
         pool, scores = pool.joined(best), np.append(scores, score(best))
     for _ in range(_N_CLIMBS):
         around = _steps_around(pool[[int(np.argmax(scores))]], inputs, rng)
-        around = Candidates(around.algorithms, np.clip(around.units, lower, upper))
         if not len(around):
             break
         new = score(around)
@@ -217,10 +211,10 @@ class Fitted:
 class GaussianSearch:
     """Candidates and process inputs of one space, without observations."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, *, is_coded: bool = False) -> None:
         self.space = space
         self.candidates = CandidateSpace(space)
-        self.inputs = PipelineInputs(self.candidates)
+        self.inputs = PipelineInputs(self.candidates, is_coded=is_coded)
         self._older_mean = OlderMean(lambda known: self.inputs.of(self.inputs.encode(known)))
 
     def older_mean(self, older: OlderTrials) -> Penalty | None:

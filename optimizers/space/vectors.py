@@ -128,19 +128,24 @@ class Grid:
         return np.clip(target, lower, upper)
 
 
-def grid_of(hyperparameter: Hyperparameter[Any, Any]) -> Grid | None:
-    """Return the grid of a hyperparameter; None if it is continuous or has too many values."""
+def grid_of(hyperparameter: Hyperparameter[Any, Any], *, is_coded: bool = False) -> Grid | None:
+    """Return the grid of a hyperparameter; None if it is continuous or has too many values.
+
+    If `is_coded`, integers are not on a logarithmic scale, and categories count as the integers
+    from 0 to k - 1.
+    """
     if isinstance(hyperparameter, IntegerHyperparameter):
         if hyperparameter.upper - hyperparameter.lower >= MOST_LISTED:
             return None
         values = np.arange(hyperparameter.lower, hyperparameter.upper + 1)
         units = position_on_scale(hyperparameter, values)
         borders = position_on_scale(hyperparameter, values[:-1] + 0.5)
-        return Grid(units, borders, np.asarray(hyperparameter.to_vector(values), dtype=np.float64))
+        positions = np.asarray(hyperparameter.to_vector(values), dtype=np.float64)
+        return Grid(units, borders, np.linspace(0, 1, len(units)) if is_coded else positions)
     if not isinstance(hyperparameter, CategoricalHyperparameter | OrdinalHyperparameter):
         return None
     n = len(choices_of(hyperparameter) or ())
-    is_ordered = n < 3 or isinstance(hyperparameter, OrdinalHyperparameter)
+    is_ordered = is_coded or n < 3 or isinstance(hyperparameter, OrdinalHyperparameter)
     positions = np.arange(n) / max(n - 1, 1)
     return Grid((np.arange(n) + 0.5) / n, np.arange(1, n) / n, positions, is_ordered)
 

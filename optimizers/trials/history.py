@@ -187,6 +187,12 @@ class History:
         return next(iter(self.best(1)), None)
 
     @property
+    def loss_to_improve(self) -> float:
+        """The incumbent's loss, or the highest loss of the full trials before any is feasible."""
+        loss = self.incumbent.loss if self.incumbent else None
+        return float(self.losses.max()) if loss is None else loss
+
+    @property
     def partial(self) -> list[Trial]:
         """Partial evaluations that meet the constraints, best first.
 
@@ -251,6 +257,38 @@ def imputed_losses(
     if rule == "bound" and np.isfinite(objective.upper):
         failed = objective.upper
     return trials, np.array([failed if t.loss is None else t.loss for t in trials])
+
+
+def excesses(history: History, trials: Sequence[Trial]) -> Array:
+    """Return (g - eps) / eps of trials and constraints, shape (n, M); at most 0 if a bound is met.
+
+    If the bound eps is 0, the divisor is the median of the positive quantities. Undefined
+    quantities count as the largest excess, and at least 1. Failed trials have the median excess.
+    """
+    values = np.zeros((len(trials), len(history.constraints)))
+    has_failed = np.array([t.evaluation is None for t in trials], dtype=np.bool_)
+    for column, constraint in zip(values.T, history.constraints, strict=True):
+        column += [
+            constraint.excess(t.evaluation.constraints if t.evaluation else {}) for t in trials
+        ]
+        known = column[np.isfinite(column)]
+        unit = np.median(known[known > 0]) if not constraint.bound and (known > 0).any() else 1.0
+        column[np.isinf(column)] = known.max(initial=unit)
+        column[has_failed] = np.median(known) if len(known) else 0.0
+        column[:] /= unit
+    return values
+
+
+def log_scaled(excess: Array) -> Array:
+    """Return ln(1 + excess), which is odd: a bound that is met by half has -ln(1.5)."""
+    return np.copysign(np.log1p(np.abs(excess)), excess)
+
+
+def worst_excess(history: History, trials: Sequence[Trial]) -> Array:
+    """Return the largest log excess of trials over all constraints, shape (n,); 0 without any."""
+    if not history.constraints:
+        return np.zeros(len(trials))
+    return log_scaled(excesses(history, trials)).max(axis=1)
 
 
 def relative_losses(losses: Array, objective: Objective, *, is_log: bool) -> Array:

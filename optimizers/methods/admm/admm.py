@@ -1,19 +1,22 @@
 """ADMM: tune one path, choose the next path, and couple the two steps, under constraints.
 
 Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI
-2020). An iteration of algorithms 1 and 2, with b = delta - lambda / rho, u = mu / rho_g:
+2020). An iteration of algorithms 1 and 2, with b = delta - lambda / rho:
 
     theta-min: min f + (rho/2) |theta_d - b|^2  Admm._theta_min, ThetaMin (eq. 8 and 10)
-      + (rho_g/2) sum (g - eps + slack + u)^2   constraint_penalty, the best slack in closed form
+      + (rho/2) sum (g - eps + u + mu / rho)^2  PathObservations.augmented, slack (u in closed form)
     delta-min: project and round (eq. 11)       Positions.move, integer_update, in Admm._end_theta
-    z-min: min f over z at this theta (eq. 12)  ZMin.propose, PathArms (algorithm A1)
+    z-min: the same at this theta and u         ZMin.propose, PathArms (algorithm A1)
     lambda += rho (theta_d - delta)             integer_update
-    mu += rho_g (g - eps + slack)               next_multiplier, in Admm._end_z
+    mu += rho (g - eps + u)                     Admm._end_z
 
 Integers of evaluated configurations are rounded, so the incumbent is always valid. Departures from
-the paper (`variant=paper` undoes all but the first):
+the paper (`variant=paper` undoes all; the documentation lists what the paper leaves open):
 
-- Integers are penalized on their unit scale.
+- Integers are penalized on their unit scale, and categories are not penalized.
+- The penalty of a constraint grows with the logarithm of g / eps, and theta-min multiplies the
+  expected improvement by the probability of feasibility.
+- Until a trial meets the constraints, losses do not count.
 - Each model is tried once before any path is tuned.
 - Paths are drawn from a linear model of the lowest loss of each path. The model also draws
   categorical values of steps common to all paths, with effects by model family (see
@@ -38,7 +41,6 @@ from prefect_tune.optimizers.methods.admm.splitting import (
     AdmmState,
     PathObservations,
     Positions,
-    next_multiplier,
     observations,
 )
 from prefect_tune.optimizers.methods.admm.values import ThetaMin
@@ -80,7 +82,7 @@ class Admm(Optimizer):
         self._state = AdmmState()
         shared = None if self.is_of_paper else SharedValues(self.space, numbers=False)
         self._shared = shared if shared and shared.width else None
-        self._positions = Positions(self.space, self.options.rho, self._shared)
+        self._positions = Positions(self.space, self.options, self._shared)
         self._theta = ThetaMin(self.space, self.options, self._positions)
         self._z = ZMin(
             self.space, self.seed, self._positions, self._shared, is_paper=self.is_of_paper
@@ -201,7 +203,6 @@ class Admm(Optimizer):
         if state.path != path:
             state.theta, state.fitted = None, 0
         state.block, state.path, state.asked = "theta", path, 0
-        state.started_at = len(self.history)
         state.new_in_iteration = 0
 
     def _theta_min(
@@ -234,7 +235,8 @@ class Admm(Optimizer):
             configurations = [observed.trials[i].query.configuration for i in rows]
             values = observed.augmented(state)[rows]
             values = values + self._theta.penalty(state)(search.inputs.encode(configurations))
-            best = configurations[int(np.argmin(values))]
+            best = configurations[least := int(np.argmin(values))]
+            state.slack = observed.slack(state)[rows[least]].tolist()
         self._positions.move(state, best)
         state.block, state.asked, state.draws, state.seen = "z", 0, 0, []
 
@@ -249,13 +251,8 @@ class Admm(Optimizer):
             rows = [i for i in rows if paths[i] not in state.tuned] or rows
         path = paths[rows[0]] if rows else state.path
         if rows:
-            terms = zip(
-                observed.quantities[rows[0]].tolist(),
-                observed.bounds.tolist(),
-                observed.multipliers(state).tolist(),
-                strict=True,
-            )
-            state.mu = [next_multiplier(*each, self.options.rho_g) for each in terms]
+            residual = (observed.excess + observed.slack(state))[rows[0]]
+            state.mu = (observed.multipliers(state) + self.options.rho * residual).tolist()
             self._positions.adopt(state, observed.trials[rows[0]].query.configuration)
         state.iteration += 1
         self._begin_theta(path)

@@ -12,6 +12,7 @@ algorithm keeps its positions, even while the algorithm is not chosen (eq. 9 and
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from prefect_tune.optimizers.search.maximize import GaussianSearch
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.vectors import Array, Encoding, Grid, grid_of, to_unit
-from prefect_tune.optimizers.trials.history import History, imputed_losses
+from prefect_tune.optimizers.trials.history import History, excesses, imputed_losses, log_scaled
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -51,25 +52,9 @@ def integer_update(
     return relaxed, projected, dual + relaxed - projected
 
 
-def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
-    """Return the slack max(bound - g - mu / rho_g, 0), which minimizes the augmented term.
-
-    The paper also limits the slack to the bound. This limit would not affect nonnegative
-    quantities, but would count negative quantities as violations.
-    """
-    return np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
-
-
-def constraint_penalty(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
-    """Return (rho_g / 2) (g - bound + u + mu / rho_g)^2 at the best slack u."""
-    u = slack(value, bound, multiplier, rho_g)
-    return 0.5 * rho_g * (np.asarray(value) - bound + u + multiplier / rho_g) ** 2
-
-
-def next_multiplier(value: float, bound: float, multiplier: float, rho_g: float) -> float:
-    """Return the next multiplier of a constraint, mu + rho_g (g - bound + u)."""
-    u = float(slack(value, bound, multiplier, rho_g))
-    return multiplier + rho_g * (value - bound + u)
+def slack(excess: ArrayLike, limit: ArrayLike, multiplier: ArrayLike, rho: float) -> Array:
+    """Return the slack u from 0 to `limit` that minimizes the augmented term of g - eps."""
+    return np.clip(-np.asarray(excess) - np.asarray(multiplier) / rho, 0.0, limit)
 
 
 def reward(loss: ArrayLike, f_hat: float) -> Array:
@@ -90,12 +75,12 @@ class AdmmState:
         path: Path being tuned (z).
         asked: Number of new evaluations in this sub-problem.
         draws: Number of draws in this z-min.
-        started_at: Number of the first trial in this theta-min.
         new_in_iteration: Number of new evaluations in this iteration.
         units: Positions of hyperparameters (theta).
         delta: Positions of integers after projection.
         dual: Scaled multipliers of integers, lambda / rho.
-        mu: Multipliers of the constraints, in units of the bounds; empty before the first update.
+        mu: Multipliers of the constraints; empty before the first update.
+        slack: Slack of each constraint at the end of the last theta-min; empty before.
         counts: Pulls and successes of the bandit by arm (`step/algorithm`, or `step/name@place` for
             an order of steps).
         open: Trials whose outcomes are not yet counted.
@@ -111,12 +96,12 @@ class AdmmState:
     path: Path = ()
     asked: int = 0
     draws: int = 0
-    started_at: int = 0
     new_in_iteration: int = 0
     units: dict[str, float] = field(default_factory=dict)
     delta: dict[str, float] = field(default_factory=dict)
     dual: dict[str, float] = field(default_factory=dict)
     mu: list[float] = field(default_factory=list)
+    slack: list[float] = field(default_factory=list)
     counts: dict[str, list[int]] = field(default_factory=dict)
     open: list[int] = field(default_factory=list)
     pulled: list[int] = field(default_factory=list)
@@ -134,10 +119,9 @@ class PathObservations:
         trials: The n finished trials.
         losses: Scaled losses f, shape (n,), as a fraction of the metric's range. If the metric has
             no range, f is the distance from the best loss in interquartile ranges.
-        quantities: Constrained quantities in units of their bounds, shape (n, M).
-        bounds: Scaled bounds of the quantities minus a margin, shape (M,): about 1, or 0 if the
-            bound is 0.
-        rho_g: Weight of the constraints.
+        excess: Scaled excess g - eps of the constrained quantities, shape (n, M).
+        limits: Upper limits of the slack, shape (M,).
+        rho: Penalty parameter.
         worst_reward_loss: Smallest scaled loss f at which a pull always fails.
         origin: Loss at which f is 0.
         unit: Difference in loss that changes f by 1.
@@ -145,9 +129,9 @@ class PathObservations:
 
     trials: list[Trial]
     losses: Array
-    quantities: Array
-    bounds: Array
-    rho_g: float
+    excess: Array
+    limits: Array
+    rho: float
     worst_reward_loss: float
     origin: float = 0.0
     unit: float = 1.0
@@ -162,30 +146,29 @@ class PathObservations:
 
     def augmented(self, state: AdmmState) -> Array:
         """Return the sum of f and the constraint terms for each trial, shape (n,)."""
-        total = self.losses.copy()
-        for i, (bound, mu) in enumerate(zip(self.bounds, self.multipliers(state), strict=True)):
-            total += constraint_penalty(self.quantities[:, i], bound, mu, self.rho_g)
-        return total
+        terms = self.excess + self.slack(state) + self.multipliers(state) / self.rho
+        return self.losses + 0.5 * self.rho * (terms**2).sum(axis=1)
+
+    def slack(self, state: AdmmState) -> Array:
+        """Return the slack of theta-min during a z-min, or else the best slack of each trial."""
+        if state.block == "z" and state.slack:
+            return np.array(state.slack)
+        return slack(self.excess, self.limits, self.multipliers(state), self.rho)
 
     def multipliers(self, state: AdmmState) -> Array:
         """Return the multiplier mu of each constraint, shape (M,)."""
-        return np.array(state.mu or [0.0] * len(self.bounds))
+        return np.array(state.mu or [0.0] * len(self.limits))
 
 
 _F_HAT = 0.7
 """Smallest loss, as a fraction of the metric's range, at which a pull always fails."""
-_MARGIN = 0.01
-"""Safety margin below each bound, as a fraction of the bound. Without a margin, half of the
-configurations found near the bound would violate the bound."""
-_UNKNOWN = 2.0
-"""Value of a quantity that was not measured, in units of the bound."""
 
 
 def observations(history: History, objective: Objective, options: AdmmOptions) -> PathObservations:
-    """Return the finished trials in ADMM's units.
+    """Return the finished trials in ADMM's units. Failed trials get the worst loss.
 
-    Failed trials get the worst loss, and values of the quantities that just meet the bounds, so
-    that no constraint penalizes a failure again.
+    The paper's excess is a fraction of the bound. The default takes the logarithm, so that a few
+    large violations do not hide all differences near the bound.
     """
     rule: FailureCost = "bound" if options.is_paper else "worst"
     trials, losses = imputed_losses(history, objective, rule)
@@ -198,33 +181,30 @@ def observations(history: History, objective: Objective, options: AdmmOptions) -
         unit = float(np.subtract(*np.percentile(losses - origin, [75, 25]))) or 1.0
         reach = 0.0 if objective.chance is None else objective.chance - origin
         worst = (reach if reach > 0 else _F_HAT * float(np.ptp(losses))) / unit or 1.0
-    # Quantities are divided by their bounds, or by a typical value if the bound is 0.
-    constraints = objective.constraints
-    values = np.full((len(trials), len(constraints)), np.nan)
-    for row, trial in enumerate(trials):
-        if trial.evaluation is not None:
-            values[row] = [c.value(trial.evaluation.constraints) for c in constraints]
-    bounds = np.array([c.bound for c in constraints])
-    units = bounds.copy()
-    for i in np.flatnonzero(bounds == 0):
-        positive = values[:, i][values[:, i] > 0]
-        units[i] = float(np.median(positive)) if len(positive) else 1.0
-    values = values / units if constraints else values
-    in_units = (bounds > 0).astype(np.float64)
-    is_idle = ~(values > in_units).any(axis=0)
-    values[~np.isfinite(values)] = _UNKNOWN
-    bounds = in_units * (1 - (0.0 if options.is_paper else _MARGIN))
-    values[[t.failure is not None for t in trials]] = bounds
-    values[:, is_idle] = 0.0
     scaled = (losses - origin) / unit
-    return PathObservations(trials, scaled, values, bounds, options.rho_g, worst, origin, unit)
+    excess = excesses(history, trials)
+    is_exceeded = (excess > 0).any(axis=0)
+    limits = np.array(
+        [float(c.bound > 0) if options.is_paper else inf for c in history.constraints]
+    )
+    if options.is_paper:
+        excess = np.maximum(excess, -limits)
+    else:
+        excess = log_scaled(excess)
+        if is_exceeded.any() and history.incumbent is None:
+            # Until a trial meets the constraints, only violations and failures count.
+            unit, scaled = inf, np.array([float(t.loss is None) for t in trials])
+    excess[:, ~is_exceeded] = 0.0
+    return PathObservations(trials, scaled, excess, limits, options.rho, worst, origin, unit)
 
 
 class Positions:
     """Reads and updates the positions in an `AdmmState`."""
 
-    def __init__(self, space: Space, rho: float, shared: SharedValues | None = None) -> None:
-        self.space, self._rho = space, rho
+    def __init__(
+        self, space: Space, options: AdmmOptions, shared: SharedValues | None = None
+    ) -> None:
+        self.space, self._options = space, options
         self._encoding = Encoding(space)
         self._columns = {column: i for i, column in enumerate(self._encoding.columns)}
         self._of_paths = {self._columns[c] for c in (shared.names if shared else ())}
@@ -266,7 +246,7 @@ class Positions:
             if index is None:
                 state.units[key] = float(grid.units[grid.projected(relaxed)])
             state.delta[key] = delta
-            state.dual[key] = dual if self._rho > 0 else 0.0
+            state.dual[key] = dual
 
     def penalties(self, state: AdmmState, search: GaussianSearch, path: Path) -> dict[int, Array]:
         """Return (rho / 2) (theta(v) - b)^2 for each value v of each ordered discrete column."""
@@ -274,11 +254,12 @@ class Positions:
         chosen = {(s.name, a) for s, a in zip(self.space.searched, path, strict=True)}
         for column, name in enumerate(search.candidates.columns):
             grid = search.inputs.grids[column]
-            if grid is None or not grid.is_ordered or name[:2] not in chosen or not self._rho:
+            if grid is None or not grid.is_ordered or name[:2] not in chosen:
                 continue
             key = str(self._columns[name])
             squared = distances(grid, self._delta(state, key, grid), state.dual.get(key, 0.0))
-            tables[column] = 0.5 * self._rho * squared
+            span = len(grid.units) - 1 if self._options.is_paper else 1
+            tables[column] = 0.5 * self._options.rho * span**2 * squared
         return tables
 
     def adopt(self, state: AdmmState, configuration: Configuration) -> None:
@@ -298,7 +279,11 @@ class Positions:
 
     @cached_property
     def _grids(self) -> list[Grid | None]:
-        return [grid_of(self._encoding.hyperparameter(c)) for c in self._encoding.columns]
+        each, is_paper = (
+            map(self._encoding.hyperparameter, self._encoding.columns),
+            self._options.is_paper,
+        )
+        return [grid_of(h, is_coded=is_paper) for h in each]
 
     @cached_property
     def _default_units(self) -> Array:

@@ -1,8 +1,7 @@
 """ADMM's theta-min: the next hyperparameters of one path (Liu, Ram et al. 2020, eq. 8).
 
-The Gaussian process models the loss and the constraint values. The other terms of the augmented
-loss are known functions, so observations from earlier iterations remain usable with the current
-penalties.
+The Gaussian process models the loss and the constraint values. The penalty of integers is a known
+function, so observations from earlier iterations remain usable with the current penalty.
 """
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.random import Generator
 
 from prefect_tune.optimizers.methods.admm.splitting import AdmmState, PathObservations, Positions
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
-from prefect_tune.optimizers.search.improvement import AugmentedImprovement
+from prefect_tune.optimizers.search.improvement import FeasibleImprovement
 from prefect_tune.optimizers.search.maximize import (
     Fitted,
     GaussianSearch,
@@ -26,8 +25,6 @@ from prefect_tune.optimizers.trials.history import History
 _N_INITIAL = 4
 """Number of configurations of a path before the process is used: the current one and three random
 ones."""
-_REGION = 0.4
-"""Initial side length of the trust region, in units."""
 
 
 class ThetaMin:
@@ -41,7 +38,9 @@ class ThetaMin:
         """Return the search over a path's hyperparameters, built once per path."""
         if path not in self._searches:
             chosen = {s.name: [a] for s, a in zip(self._space.searched, path, strict=True)}
-            self._searches[path] = GaussianSearch(self._space.restricted_to(chosen))
+            self._searches[path] = GaussianSearch(
+                self._space.restricted_to(chosen), is_coded=self._options.is_paper
+            )
         return self._searches[path]
 
     def penalty(self, state: AdmmState) -> Penalty:
@@ -64,8 +63,8 @@ class ThetaMin:
     ) -> Configuration:
         """Return a new configuration of the path being tuned, or raise SpaceExhausted.
 
-        The configuration maximizes the expected improvement of the augmented loss. The loss f and
-        the constraint values g have separate models.
+        The paper models the augmented loss as a whole. By default, only the loss and the excesses
+        are modeled, and the expected improvement is multiplied by the probability of feasibility.
         """
         path, search, asked = state.path, self.search(state.path), history.asked
         on_path = [t for t in history if t.query.configuration.path == path]
@@ -73,53 +72,31 @@ class ThetaMin:
         if len(on_path) + len(older) < _N_INITIAL or all(t.loss is None for t in on_path):
             return new_configuration(self._space, asked, rng, path)
         rows = [i for i, t in enumerate(observed.trials) if t.query.configuration.path == path]
-        live = observed.quantities.any(axis=0)
-        targets = np.column_stack([observed.losses[rows], observed.quantities[rows][:, live]])
+        is_paper = self._options.is_paper
+        losses = observed.augmented(state)[rows] if is_paper else observed.losses[rows]
+        is_modeled = observed.excess.any(axis=0) & (not is_paper)
+        excess = observed.excess[rows][:, is_modeled]
         pending = [t.query.configuration for t in history.pending]
         pending = [c for c in pending if c.path == path]
         candidates = search.inputs.encode(observed.trials[i].query.configuration for i in rows)
         last = None if state.theta is None else Fitted(tuple(state.theta), state.fitted)
         penalty, mean = self.penalty(state), search.older_mean(older)
+        total = losses + penalty(candidates)
+        targets = np.column_stack([total if is_paper else losses, excess])
         if mean is not None:
             # The process models the distance from the mean. The penalty adds the mean again.
             targets[:, 0] -= observed.scaled(mean(candidates))
 
         def added(points: Candidates) -> Array:
-            known = penalty(points)
+            known = np.zeros(len(points)) if is_paper else penalty(points)
             return known if mean is None else known + observed.scaled(mean(points))
 
         process, fitted = search.learned(candidates, targets, rng, last, pending)
         state.theta, state.fitted = list(fitted.theta), fitted.n
-        augmented = observed.augmented(state)[rows] + penalty(candidates)
-        shifts = (observed.multipliers(state) / observed.rho_g - observed.bounds)[live]
-        best = float(augmented.min())
-        acquisition = AugmentedImprovement(process, best, observed.rho_g, shifts)
-        best_first = candidates[np.argsort(augmented, kind="stable")]
-        within = None
-        if self._options.theta_solver == "trust_region":
-            numbers = [observed.trials[i].number for i in rows]
-            within = self._region(best_first.units[0], augmented, numbers, state)
-        ranked = maximize(acquisition, search.inputs, best_first, rng, penalty=added, within=within)
+        is_feasible = (excess <= 0).all(axis=1)
+        best = float(np.min(total[is_feasible], initial=total.max()))
+        best_first = candidates[np.lexsort((total, ~is_feasible))]
+        acquisition = FeasibleImprovement(process, best)
+        ranked = maximize(acquisition, search.inputs, best_first, rng, penalty=added)
         new = next(search.candidates.new_configurations(ranked, asked), None)
         return new or new_configuration(self._space, asked, rng, path)
-
-    def _region(
-        self, best: Array, values: Array, numbers: list[int], state: AdmmState
-    ) -> tuple[Array, Array]:
-        """Return the lower and upper bounds of the box around the best point, shape (d,) each.
-
-        The side of the box is doubled after a success and halved after d failures in a row.
-        """
-        d, side, failures = max(len(best), 2), _REGION, 0
-        for i, number in enumerate(numbers):
-            if number < state.started_at or i == 0:
-                continue
-            if values[i] < values[:i].min():
-                side, failures = min(2 * side, 1.0), 0
-            else:
-                failures += 1
-                if failures == d:
-                    side, failures = max(side / 2, 0.01), 0
-        free = np.array([grid is None for grid in self.search(state.path).inputs.grids])
-        lower = np.where(free, np.maximum(best - side / 2, 0), 0.0)
-        return lower, np.where(free, np.minimum(best + side / 2, 1), 1.0)

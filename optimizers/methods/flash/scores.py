@@ -9,9 +9,9 @@ from prefect_tune.optimizers.methods.flash.cost import PathCost
 from prefect_tune.optimizers.methods.flash.design import PathTable
 from prefect_tune.optimizers.methods.flash.shared_values import TIE, BestValues
 from prefect_tune.optimizers.models.path_linear import PathLinear
-from prefect_tune.optimizers.search.improvement import log_expected_improvement
+from prefect_tune.optimizers.search.improvement import log_expected_improvement, log_feasibility
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.trials.history import History, imputed_losses
+from prefect_tune.optimizers.trials.history import History, imputed_losses, worst_excess
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -49,8 +49,11 @@ class PathScores:
             scale = self._objective.upper - self._objective.lower
             is_of_range = self._is_paper and np.isfinite(scale)
             xi = scale if is_of_range else float(deviation.mean())
-        best = float(history.losses.min())
+        best = history.loss_to_improve
         log_ei = log_expected_improvement(model.mean(first_runs), deviation, best, xi)
+        if history.constraints:
+            feasible = self._fitted(seen, worst_excess(history, trials))
+            log_ei += log_feasibility(feasible.mean(first_runs), feasible.deviation(first_runs))
         if self._is_paper:
             log_seconds = np.log(np.maximum([t.cost_seconds for t in trials], 1e-3))
             expected = self._fitted(seen, log_seconds).mean(first_runs)

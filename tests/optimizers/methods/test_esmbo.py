@@ -77,13 +77,13 @@ def test_histories_take_turns_and_improve_independently(monkeypatch) -> None:
     for _ in range(8):
         tell(optimizer)
     asked: list[int] = []
-    of_target = GaussianProcess.of_target
+    of_targets = GaussianProcess.of_targets
 
-    def noted(self: GaussianProcess, number: int) -> GaussianProcess:
-        asked.append(number)
-        return of_target(self, number)
+    def noted(self: GaussianProcess, numbers: list[int]) -> GaussianProcess:
+        asked.extend(numbers)
+        return of_targets(self, numbers)
 
-    monkeypatch.setattr(GaussianProcess, "of_target", noted)
+    monkeypatch.setattr(GaussianProcess, "of_targets", noted)
     queries = [tell(optimizer) for _ in range(12)]
     assert asked == [0, 1, 2, 3] * 3
     for number, query in list(zip(asked, queries, strict=True))[4:]:

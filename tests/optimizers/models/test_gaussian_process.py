@@ -53,7 +53,7 @@ def test_joint_fit_of_several_targets_equals_separate_processes() -> None:
     together = GaussianProcess.given(kernel, theta, X, targets)
     for number in range(3):
         alone = GaussianProcess.given(kernel, theta, X, targets[:, [number]])
-        one = together.of_target(number)
+        one = together.of_targets([number])
         for mine, theirs, several in zip(
             one.predict(new), alone.predict(new), together.predict(new), strict=True
         ):
