@@ -71,6 +71,7 @@ FLASH = Method(
     is_raced=True,
     ensemble="auto",
     options=FlashOptions,
+    honors_constraints=True,
     draws_on_cost=True,
     render_decisions=flash_lines,
 )
@@ -139,6 +140,7 @@ SMAC = Method(
     is_raced=True,
     ensemble="auto",
     options=StartOptions,
+    honors_constraints=True,
 )
 TPE = Method(
     name="tpe",
@@ -149,12 +151,14 @@ TPE = Method(
     is_raced=True,
     ensemble="auto",
     options=StartOptions,
+    honors_constraints=True,
 )
 JOPT = Method(
     name="jopt",
     purpose="one Gaussian process over all paths and hyperparameters; the baseline for ADMM",
     implementation="prefect_tune.optimizers.methods.references:Jopt",
     options=StartOptions,
+    honors_constraints=True,
     compared_by_default=False,
 )
 STEPWISE = Method(
@@ -211,6 +215,7 @@ ESMBO = Method(
     purpose="searches for the members of an ensemble: each trial should improve on the best model "
     "in one of many bootstraps of the held-out examples (Lacoste et al. 2014)",
     implementation="prefect_tune.optimizers.methods.esmbo:Esmbo",
+    honors_constraints=True,
     **_OF_ENSEMBLE,
 )
 ERS = Method(

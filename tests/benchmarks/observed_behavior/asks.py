@@ -61,7 +61,7 @@ FOLDS, EPOCHS = 3, 27
 ASK_SECONDS = 0.1
 VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "flash": ({"variant": "paper"}, {"n_init": 6, "n_prune": 4, "r": 3, "keep": 0.0}),
-    "admm": ({"variant": "paper"}, {"theta_solver": "trust_region"}, {"rho": 0.0, "rho_g": 1.0}),
+    "admm": ({"variant": "paper"}, {"rho": 0.1}),
     "fabolas": ({"variant": "paper"},),
     "bapi": ({"variant": "paper"}, {"horizon": 4}, {"p": 0.3, "epsilon": 0.02, "n_first": 6}),
     "bohb": ({"fidelity": "folds"}, {"fidelity": "subset"}),
