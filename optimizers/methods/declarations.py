@@ -82,10 +82,9 @@ class AdmmOptions(MethodOptions):
     """Options of `--method admm`."""
 
     variant: Variant = option(
-        "Before the first iteration, `paper` tries a single path, not one path for each model. It "
-        "also chooses paths by a bandit with Bernoulli rewards, always tunes the best path, and "
-        "keeps no margin below bounds. In both variants, integers are scaled to [0, 1] for their "
-        "penalty.",
+        "`paper` follows the paper. `default` tries every model before the first iteration, "
+        "chooses paths by a linear model, tunes a new path in every second iteration, and ignores "
+        "losses until a configuration meets the constraints.",
         default="default",
     )
     rho: float = option(
