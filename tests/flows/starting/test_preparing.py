@@ -84,6 +84,13 @@ def test_impossible_options_are_refused_before_any_work(prepared, tmp_path) -> N
     assert not list((tmp_path / "home").glob("store/records/data/*"))
 
 
+def test_constraints_that_a_search_ignores_are_noted(prepared) -> None:
+    given = {"target": "target", "space": "small", "constraint": ["latency_us<=50"]}
+    for method, is_noted in (("random", True), ("smac", False), ("flash", False)):
+        notes = prepared("train.csv", **given, method=method).notes
+        assert any(note.option == "method" for note in notes) is is_noted
+
+
 def test_method_knows_which_models_train_in_epochs(prepared) -> None:
     for epochs, known in ((None, set()), (10, {"extra_trees"})):
         study = prepared("train.csv", target="target", space="small", epochs=epochs)
