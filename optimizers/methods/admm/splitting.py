@@ -249,7 +249,10 @@ class Positions:
             state.dual[key] = dual
 
     def penalties(self, state: AdmmState, search: GaussianSearch, path: Path) -> dict[int, Array]:
-        """Return (rho / 2) (theta(v) - b)^2 for each value v of each ordered discrete column."""
+        """Return (rho / 2) (theta(v) - b)^2 for each value v of each ordered discrete column.
+
+        Distances are on the unit scale, or in raw integers in the variant of the paper.
+        """
         tables: dict[int, Array] = {}
         chosen = {(s.name, a) for s, a in zip(self.space.searched, path, strict=True)}
         for column, name in enumerate(search.candidates.columns):

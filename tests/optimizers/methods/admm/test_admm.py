@@ -257,6 +257,8 @@ def test_random_points_come_first_and_integers_are_pulled_to_the_current_value()
     assert (free[:4], free[4] == other[4]) == (other[:4], False)
     assert min(abs(k - 80) for k in free[4:]) <= 2
     assert all(abs(k - 20) <= 4 for k in held[4:10])
+    raw = numbers_asked_for(space, 80.0, 10, variant="paper")
+    assert all(abs(k - 20) <= 4 for k in raw[5:])
 
 
 LINE = one_algorithm(Float("x", (0.0, 100.0), default=50.0))
