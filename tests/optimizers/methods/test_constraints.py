@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from ConfigSpace import Float
-from worlds import one_algorithm, recorded, told
+from worlds import counted_space, one_algorithm, recorded, told
 
 from prefect_tune.optimizers import (
     METHODS,
@@ -39,6 +39,21 @@ def test_proposals_are_feasible_although_losses_fall_beyond_the_bound(method: st
     assert METHODS[method].honors_constraints
     assert np.mean(np.array(places[-15:]) < 0.15) >= 0.4
     assert max(x for x in places if x <= 0.1) > 0.08
+
+
+def test_paths_of_the_second_phase_of_flash_are_feasible() -> None:
+    """The size of a path is the sum of its numbers, and its loss falls with the size."""
+    objective = replace(BOUNDED, constraints=(Constraint("size", 3.0),))
+    options = {"n_init": 11, "n_prune": 9}
+    optimizer = make_optimizer("flash", counted_space((6, 6)), 0, objective, options)
+    sizes = []
+    for number in range(20):
+        query = optimizer.ask(Budget(trials_spent=number, trials_left=20 - number))
+        sizes.append(sum(int(name[1:]) for name in query.configuration.path))
+        loss = 1 - sizes[-1] / 10
+        outcome = Evaluation(loss, (loss,), constraints={"size": float(sizes[-1])})
+        optimizer.tell(Trial(number, query).started().completed(outcome))
+    assert np.mean(sizes[-9:]) < 5
 
 
 def sized(*sizes: float | None, bound: float = 100.0) -> History:
