@@ -266,11 +266,10 @@ def excesses(history: History, trials: Sequence[Trial]) -> Array:
     quantities count as the largest excess, and at least 1. Failed trials have the median excess.
     """
     values = np.zeros((len(trials), len(history.constraints)))
+    measured = [t.evaluation.constraints if t.evaluation else {} for t in trials]
     has_failed = np.array([t.evaluation is None for t in trials], dtype=np.bool_)
     for column, constraint in zip(values.T, history.constraints, strict=True):
-        column += [
-            constraint.excess(t.evaluation.constraints if t.evaluation else {}) for t in trials
-        ]
+        column += [constraint.excess(quantities) for quantities in measured]
         known = column[np.isfinite(column)]
         unit = np.median(known[known > 0]) if not constraint.bound and (known > 0).any() else 1.0
         column[np.isinf(column)] = known.max(initial=unit)

@@ -184,13 +184,11 @@ def observations(history: History, objective: Objective, options: AdmmOptions) -
     scaled = (losses - origin) / unit
     excess = excesses(history, trials)
     is_exceeded = (excess > 0).any(axis=0)
-    limits = np.array(
-        [float(c.bound > 0) if options.is_paper else inf for c in history.constraints]
-    )
+    limits = np.array([float(c.bound > 0) for c in history.constraints])
     if options.is_paper:
         excess = np.maximum(excess, -limits)
     else:
-        excess = log_scaled(excess)
+        excess, limits = log_scaled(excess), np.full(len(limits), inf)
         if is_exceeded.any() and history.incumbent is None:
             # Until a trial meets the constraints, only violations and failures count.
             unit, scaled = inf, np.array([float(t.loss is None) for t in trials])
