@@ -173,9 +173,10 @@ class Tpe(Optimizer):
         known = history if n_told <= _N_KNOWN else history.abridged(n_best, _N_KNOWN - n_best)
         told, losses = imputed_losses(known, self.objective, "worst")
         # The densities depend only on the order: feasible, then by excess, then failed trials.
-        excess = worst_excess(known, told)
-        losses = np.where(excess > 0, losses.max() + excess, losses)
-        losses[[t.loss is None for t in told]] = losses.max()
+        excess, worst = worst_excess(known, told), max(losses, default=0.0)
+        spread = worst - min(losses, default=0.0) or 1.0
+        losses = np.where(excess > 0, worst + spread * excess, losses)
+        losses[[t.loss is None for t in told]] = max(losses, default=0.0)
         trials = [self._frozen(t, t.loss) for t in known.older.subsample()]
         trials += [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
         trials += [self._frozen(t, None) for t in known.pending]
