@@ -96,3 +96,16 @@ def test_worst_loss_is_improved_on_until_a_trial_is_feasible() -> None:
     history.record(sized(None, None, 50.0)[2])
     assert history.loss_to_improve == 0.5
     assert not worst_excess(recorded(*history), list(history)).any()
+
+
+def test_tpe_ranks_excesses_in_the_unit_of_the_losses() -> None:
+    ranked = []
+    for unit in (1.0, 2.0**20):
+        optimizer = make_optimizer("tpe", LINE, 0, BOUNDED, {"n_startup": 1})
+        for number, (loss, size) in enumerate([(0.5 * unit, 300.0), (0.25 * unit, 50.0)]):
+            query = optimizer.ask(Budget(trials_spent=number))
+            outcome = Evaluation(loss, (loss,), constraints={"size": size})
+            optimizer.tell(Trial(number, query).started().completed(outcome))
+        optimizer.ask(Budget(trials_spent=2))
+        ranked.append([known.value / unit for known in optimizer._known.values()])
+    assert ranked[0] == ranked[1] == [0.5 + 0.25 * np.log(3), 0.25]
