@@ -26,19 +26,17 @@ class FlashOptions(MethodOptions):
         default="default",
     )
     n_init: int | None = option(
-        "Number of trials in Phase 1. Null means the rank of the design, N - K + 1, or fewer if "
-        "the budget is small.",
+        "Number of trials in Phase 1. Null means half the rank of the paths, (N - K + 1) / 2, or "
+        "fewer if the budget is small; 30 with `variant=paper`.",
         at_least=1,
     )
     n_prune: int | None = option(
         "Number of trials in Phase 2. Null means as many as in Phase 1.", at_least=0
     )
-    r: int = option("Number of best paths whose algorithms Phase 3 keeps.", default=10, at_least=1)
-    keep: float | None = option(
-        "Share of each step's algorithms that Phase 3 also keeps, by lowest observed loss. "
-        "Null means 0.5, or 0 with `variant=paper`.",
-        at_least=0,
-        at_most=1,
+    r: int | None = option(
+        "Number of best paths whose algorithms Phase 3 tunes. Null means 3, or 10 with "
+        "`variant=paper`.",
+        at_least=1,
     )
 
 

@@ -55,16 +55,13 @@ _N_NEIGHBORS = 30
 _N_CLIMBS = 10
 """Largest number of steps of a local search."""
 Score = Callable[[Candidates], Array]
-LogCost = Callable[[Candidates, Array], Array]
-"""Function from candidates and their features to log costs, shape (n,)."""
+Predict = Callable[[Array], tuple[Array, Array]]
+"""Function from features, shape (n, d), to means and standard deviations, shape (n,) each."""
 _MAX_DEFAULTS = 200
 """Number of random paths whose default values are added to the candidates."""
 _START = Reason("random start", "too few results for a forest")
 _INTERLEAVED = Reason("random interleaving", "random, between proposals of the forest")
 _IMPROVING = Reason("expected improvement", "largest expected improvement under a random forest")
-_PER_SECOND = Reason(
-    "expected improvement per second", "largest improvement per second expected by a random forest"
-)
 _NOTHING_ELSE = Reason("random", "all candidates of the forest's search were already proposed")
 
 
@@ -106,13 +103,8 @@ class ForestSearch:
         self.candidates = CandidateSpace(space, proposed)
         self.proposed = self.candidates.proposed
 
-    def propose(
-        self, history: History, rng: Generator, log_cost: LogCost | None = None
-    ) -> tuple[Query, Reason]:
-        """Return the next query with its reason, or raise SpaceExhausted.
-
-        With `log_cost`, candidates are ranked by improvement per cost.
-        """
+    def propose(self, history: History, rng: Generator) -> tuple[Query, Reason]:
+        """Return the next query with its reason, or raise SpaceExhausted."""
         asked = history.asked
         n_told = len(history.complete) + len(history.failed) + len(history.older)
         is_random = rng.random() < self.settings.random_share
@@ -122,25 +114,18 @@ class ForestSearch:
             return Query(new_configuration(self.proposed, asked, rng)), _INTERLEAVED
         observed, targets, best = self._observed(history)
         older, seed = history.older, int(rng.integers(2**31))
-        forest = RandomForest(
-            self.candidates.features(observed),
-            targets,
-            n_trees=_N_TREES,
-            seed=seed,
-            weights=np.append(older.weights, np.ones(len(observed) - len(older))),
-            **self.settings.forest,
-        )
+        weights = np.append(older.weights, np.ones(len(observed) - len(older)))
+        predict = self._fitted(self.candidates.features(observed), targets, seed, weights)
         is_of_logs = self.settings.is_log and np.isfinite(self.objective.lower)
         improvement = log_normal_improvement if is_of_logs else log_expected_improvement
         feasible = self._feasible(history, seed)
 
         def score(candidates: Candidates) -> Array:
             features = self.candidates.features(candidates)
-            mean, deviation = forest.predict(features)
-            log_ei = improvement(mean, deviation, best)
+            log_ei = improvement(*predict(features), best)
             if feasible is not None:
                 log_ei += log_feasibility(*feasible.predict(features))
-            return log_ei if log_cost is None else log_ei - log_cost(candidates, features)
+            return log_ei
 
         best_first = observed[np.argsort(targets, kind="stable")]
         inside = best_first[self.candidates.may_be_proposed(best_first)]
@@ -157,8 +142,16 @@ class ForestSearch:
         scores = np.concatenate([climbed_scores, drawn_scores])
         ranked = everything[np.argsort(-scores, kind="stable")]
         for configuration in self.candidates.new_configurations(ranked, asked):
-            return Query(configuration), _IMPROVING if log_cost is None else _PER_SECOND
+            return Query(configuration), _IMPROVING
         return Query(new_configuration(self.proposed, asked, rng)), _NOTHING_ELSE
+
+    def _fitted(self, features: Array, targets: Array, seed: int, weights: Array | None) -> Predict:
+        """Return the predictions of a forest fitted to features, shape (n, d), and n targets."""
+        options = self.settings.forest
+        forest = RandomForest(
+            features, targets, n_trees=_N_TREES, seed=seed, weights=weights, **options
+        )
+        return forest.predict
 
     def _observed(self, history: History) -> tuple[Candidates, Array, float]:
         """Return the configurations and targets for the forest, and the best target.

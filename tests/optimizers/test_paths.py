@@ -76,9 +76,9 @@ def test_equal_losses_leave_a_positive_deviation() -> None:
 
 
 def test_design_order_matches_the_worked_examples() -> None:
-    order = design_order(one_hot_paths(TOY), 8, start=[5])
+    order = design_order(one_hot_paths(TOY), 8, start=5)
     assert order == [5, 0, 1, 2, 3, 4, 0, 1]
-    order = design_order(one_hot_paths(BENCHMARK), 36, start=[0])
+    order = design_order(one_hot_paths(BENCHMARK), 36, start=0)
     assert order == [*FIRST_THIRTY, 329, 55, 1420, 660, 261, 346]
 
 

@@ -1,18 +1,13 @@
 """FLASH's numbered paths, and the design that orders their first runs (section 3.2)."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from functools import cached_property
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.methods.flash.shared_values import (
-    TIE,
-    BestValues,
-    SharedValues,
-    most_alike,
-)
+from prefect_tune.optimizers.methods.flash.shared_values import TIE, BestValues, SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
 from prefect_tune.optimizers.space.sampling import listed_paths
 from prefect_tune.optimizers.space.space import Space
@@ -24,7 +19,7 @@ _EXHAUSTED = 1e-6
 
 
 def design_order(
-    paths: Array, n: int, rng: Generator | None = None, start: Sequence[int] = ()
+    paths: Array, n: int, rng: Generator | None = None, start: int | None = None
 ) -> list[int]:
     """Return the indices of `n` paths in running order. Paths may be repeated.
 
@@ -34,10 +29,11 @@ def design_order(
         paths: One-hot paths, shape (B, N).
         n: Number of paths in the design.
         rng: Generator that breaks ties; None to choose the lowest index.
-        start: Indices of the first paths; if empty, the first path is drawn.
+        start: Index of the first path; None to draw the first path.
     """
-    first = list(start) or [int(rng.integers(len(paths))) if rng else 0]
-    chosen = _independent(paths, first, n, rng)
+    if start is None:
+        start = int(rng.integers(len(paths))) if rng else 0
+    chosen = _independent(paths, start, n, rng)
     # Once the chosen paths span all other paths, the paper's product is 0 for every path. Later
     # picks maximize the determinant on the range of the sum: p'A p, A <- A - (Ap)(Ap)'/(1 + p'Ap).
     inverse: Array = np.linalg.pinv(paths[chosen].T @ paths[chosen], rcond=1e-10, hermitian=True)
@@ -50,8 +46,8 @@ def design_order(
     return chosen
 
 
-def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | None) -> list[int]:
-    """Return the first paths and greedy D-optimal picks, for as long as all are independent.
+def _independent(paths: Array, start: int, n: int, rng: Generator | None) -> list[int]:
+    """Return the first path and greedy D-optimal picks, for as long as all are independent.
 
     Let S be the picks and G = P_S P_S'. Adding path j multiplies det(G) by K - g_j'G^-1 g_j, which
     is the squared distance of j from the span of S. Gram-Schmidt orthogonalization keeps the
@@ -61,7 +57,7 @@ def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | No
     basis = np.empty((0, paths.shape[1]))
     chosen: list[int] = []
     while len(chosen) < n:
-        pick = first[len(chosen)] if len(chosen) < len(first) else _pick(distance, rng)
+        pick = _pick(distance, rng) if chosen else start
         if distance[pick] < _EXHAUSTED:
             break
         chosen.append(pick)
@@ -154,27 +150,6 @@ class PathTable:
         """Return the first run of path i: default values, and the best shared values."""
         default = self.default(i)
         return default if self.shared is None else self.shared.applied(self.best, default)
-
-    @cached_property
-    def plain(self) -> list[int]:
-        """Number of the simplest path for each model.
-
-        The simplest path has no-op steps before the model where possible. If the table lacks the
-        simplest path, the most similar path is used.
-        """
-        *before, model = self.space.searched
-        plain = tuple(step.simplest.id for step in before)
-        paths = [
-            self.space.canonical_path((*plain, algorithm.id)) for algorithm in model.algorithms
-        ]
-        if self.space.has_ignored:
-            paths = [
-                path
-                if path in self._number
-                else most_alike(path, (p for p in self.paths if p[-1] == path[-1]))
-                for path in paths
-            ]
-        return [i for i in map(self._number.get, paths) if i is not None]
 
     @cached_property
     def _groups(self) -> tuple[list[int], NDArray[np.intp]]:

@@ -7,28 +7,29 @@ Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analyti
     lines 8 and 16, beta by eq. 1               PathLinear.fit
     lines 11 to 16, T_prune: max EIPS (eq. 4)   Flash._most_promising, by PathScores.terms (eq. 2)
     line 18, G' of the r best paths             Flash._prune, by subspace_of
-    lines 20 to 26, T_total                     Flash._tuned, by ForestSearch on all trials
+    lines 20 to 26, T_total                     Flash._tuned, by ForestSearch on trials within G'
     algorithm 3, cached prefixes                the cache of tasks; PathCost counts cached steps
 
 Departures of the default variant (`variant=paper` undoes all):
 
-- The design starts with the simplest path for each model.
+- Phases 1 and 2 are half as long, and shorter if the budget is small. Fewer paths (r) form G'.
+- Eq. 1 has a free intercept, as in the authors' code, and a smaller penalty.
 - The first run of a path has default values.
 - Hyperparameters of steps common to all paths are searched like algorithms (see `SharedValues`).
   The first trials vary the shared values on the cheapest linear model and the cheapest boosted
   trees. Eq. 1 has columns for shared values, overall and by model family. The first run of a path
   uses the best values so far for the path's model family.
-- The cost of a path is its run time, summed over steps.
-- G' also includes algorithms with good losses.
-- Phases are shorter if the budget is small.
-- Eq. 1 has a free intercept, as in the authors' code.
+- The cost of a path is its run time, summed over steps, and ln(e + seconds) is the divisor.
+- Phase 3 decides on G' before each trial, and always includes the incumbent's path. The forest
+  learns from all trials and predicts the residuals of a linear model (see `EffectSearch`).
+
+The documentation of the method lists the departures of `variant=paper`, with reasons.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from math import ceil, inf
 from typing import Any, ClassVar
 
@@ -41,27 +42,22 @@ from prefect_tune.optimizers.method import Method, Reason, counted, two_digits
 from prefect_tune.optimizers.methods.declarations import FLASH, FlashOptions
 from prefect_tune.optimizers.methods.flash.cost import PathCost
 from prefect_tune.optimizers.methods.flash.design import PathTable, design_order
-from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathScores, ranked
+from prefect_tune.optimizers.methods.flash.scores import EffectSearch, PathScores, ranked
 from prefect_tune.optimizers.methods.flash.shared_values import VARIED_SHARE, SharedValues
-from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings, LogCost
+from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings
 from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path, Space, closed_under_passthrough
-from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.history import History, trials_affordable
 
-_DESIGN_SHARE = 0.5
-"""Number of known configurations needed to replace the design, as a fraction of the design."""
 _KNOWN_SHARE = 0.25
 """Length of Phase 2 after known configurations, as a fraction of their number."""
-_KEEP = 0.5
-"""Fraction of each step's algorithms that is added to G' by loss."""
 _SHARE = 0.4
-"""Fraction of a small budget for Phases 1 and 2 together."""
-_MODELS_SHARE = 0.5
-"""Largest fraction of a small budget for one run of each model."""
+"""Largest fraction of the budget for Phases 1 and 2 together."""
+_PAPER_LENGTH = 30
+"""Number of trials in Phase 1, and in Phase 2, in the paper."""
 
 
 def phase_lengths(
@@ -74,10 +70,10 @@ def phase_lengths(
 ) -> tuple[int, int]:
     """Return the numbers of trials in Phases 1 and 2.
 
-    Known configurations, such as a portfolio, run first. If there are at least half as many known
-    configurations as paths in the design, or if `are_enough`, the known configurations replace the
-    design. After such a replacement, Phase 2 is short, because the known configurations were good
-    in earlier studies.
+    Known configurations, such as a portfolio, run first. If there are as many known configurations
+    as trials in Phase 1, or if `are_enough`, the known configurations replace the design. After
+    such a replacement, Phase 2 is short, because the known configurations were good in earlier
+    studies.
 
     Args:
         options: Options of the method.
@@ -86,44 +82,24 @@ def phase_lengths(
         n_known: Number of known configurations.
         are_enough: Whether an earlier run has made the known configurations sufficient.
     """
-    rank, is_paper = min(table.rank, len(table)), options.variant == "paper"
-    n_init = n_prune = rank
-    if (are_enough or n_known >= rank * _DESIGN_SHARE) and not is_paper:
+    is_paper = options.variant == "paper"
+    n_init = n_prune = _PAPER_LENGTH if is_paper else ceil(min(table.rank, len(table)) / 2)
+    if (are_enough or n_known >= n_init) and not is_paper:
         n_init, n_prune = n_known, max(1, int(n_known * _KNOWN_SHARE))
-    n_init = options.n_init if options.n_init is not None else n_init
-    n_prune = options.n_prune if options.n_prune is not None else n_prune
-    least = 1
-    if capacity is not None and not is_paper and options.n_init is None and options.n_prune is None:
-        least = 1 if are_enough else min(len(table.plain), int(capacity * _MODELS_SHARE))
-        capacity *= _SHARE
-    if capacity is None or n_init + n_prune <= capacity:
-        return n_init, n_prune
-    share = capacity / (n_init + n_prune)
-    n_first = min(max(1, least, int(n_init * share)), n_init)
-    return n_first, max(min(n_prune, 1), int(n_prune * share))
+    if options.n_init is not None or options.n_prune is not None:
+        given = options.n_init, options.n_prune
+        return given[0] or n_init, n_prune if given[1] is None else given[1]
+    if capacity is not None and not is_paper:
+        share = min(1.0, _SHARE * capacity / (n_init + n_prune))
+        n_init, n_prune = max(1, int(n_init * share)), max(1, int(n_prune * share))
+    return n_init, n_prune
 
 
-def subspace_of(
-    space: Space, paths: Iterable[Path], history: History, keep: float = 0.0
-) -> dict[str, list[str]]:
-    """Return the algorithms of `paths` and the best fraction `keep` of each step's algorithms.
-
-    The best algorithms have the lowest loss in `history`.
-    """
-    complete = sorted(
-        [*history.complete, *history.older.subsample()], key=lambda t: (t.loss, t.number)
-    )
-    kept: dict[str, set[str]] = {}
-    for k, (step, column) in enumerate(zip(space.searched, zip(*paths, strict=True), strict=True)):
-        kept[step.name] = set(column)
-        if keep:
-            by_loss = dict.fromkeys(t.query.configuration.path[k] for t in complete)
-            kept[step.name].update(islice(by_loss, max(2, ceil(keep * len(step.algorithms)))))
-    closed = closed_under_passthrough(space.searched, kept)
-    return {
-        step.name: [a.id for a in step.algorithms if a.id in closed[step.name]]
-        for step in space.searched
-    }
+def subspace_of(space: Space, paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Return the algorithms of `paths`, and the no-op algorithms that these need, by step."""
+    columns = zip(space.searched, zip(*paths, strict=True), strict=True)
+    kept = closed_under_passthrough(space.searched, {s.name: set(c) for s, c in columns})
+    return {s.name: [a.id for a in s.algorithms if a.id in kept[s.name]] for s in space.searched}
 
 
 @dataclass
@@ -151,12 +127,6 @@ class FlashMemo:
     notes: list[str] = field(default_factory=list)
 
 
-_EXPENSIVE = 2.0
-"""Multiple of the median run time above which a path waits until the other paths have run."""
-_COST_POWER = 0.5
-"""Exponent of the predicted run time in the divisor of the expected improvement in Phase 3."""
-
-
 class Flash(Optimizer):
     """Fast linear search over paths, followed by Bayesian optimization of the best paths."""
 
@@ -165,6 +135,7 @@ class Flash(Optimizer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._decided = FlashMemo()
+        self._tuning: ForestSearch | None = None
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -198,18 +169,12 @@ class Flash(Optimizer):
     def _next(self, budget: Budget, rng: Generator) -> Query:
         decided, table = self._decided, self._table
         if decided.design is None:
-            n = self.options.n_init if self.options.n_init is not None else table.rank
-            # The paper's design starts at random; the default design starts with a plain path per
-            # model.
-            plain = sorted(table.plain, key=lambda i: table.default(i) not in self._bases)
-            start = [] if self.is_of_paper else plain[:n]
-            decided.design = design_order(table.one_hot, n, rng, start)
+            n, _ = phase_lengths(self.options, table, None)
+            decided.design = design_order(table.one_hot, n, rng)
         varied = self._varied(budget, rng)
         phase = decided.phase = self._phase(budget, is_varied=varied is not None)
         if varied is not None:
-            is_plain = varied.path in {table.paths[i] for i in table.plain}
-            # Plain bases are part of the design.
-            decided.n_varied += not (is_plain and varied in self._bases)
+            decided.n_varied += 1
             why = "a value of a shared step that few trials have used"
             self._because = Reason("shared values", why)
             return Query(varied)
@@ -277,10 +242,7 @@ class Flash(Optimizer):
         return configuration
 
     def _rest_of_design(self, rng: Generator) -> list[int]:
-        """Return the design's paths that have not run, expensive paths last.
-
-        If all paths have run, return all paths, fewest runs first.
-        """
+        """Return the design's paths that have not run, or all paths, fewest runs first."""
         history, design = self.history, self._decided.design or []
         own = (t for t in history if t.query.configuration not in history.misled)
         asked = Counter(self._table.numbers_of(own))
@@ -290,15 +252,8 @@ class Flash(Optimizer):
                 unmatched[i] -= 1
             else:
                 left.append(i)
-        if not left:
-            return sorted(map(int, rng.permutation(len(self._table))), key=lambda i: asked[i])
-        if self.is_of_paper or not history.complete:
-            return left
-        seconds = self._scores.seconds(history)
-        ran = [seconds[i] for i in set(design).difference(left)]
-        limit = _EXPENSIVE * float(np.median(ran or seconds))
-        expensive = sorted((i for i in left if seconds[i] > limit), key=lambda i: seconds[i])
-        return [*(i for i in left if seconds[i] <= limit), *expensive]
+        everything = map(int, rng.permutation(len(self._table)))
+        return left or sorted(everything, key=lambda i: asked[i])
 
     def _most_promising(self, rng: Generator) -> Configuration:
         """Return a new configuration of the non-excluded path with the largest EIPS.
@@ -313,10 +268,8 @@ class Flash(Optimizer):
         i, configuration = self._first_new(ranked(scores, rng), rng)
         gain = two_digits(float(np.exp(log_ei[i])))
         gain += " points" if self.objective.is_percentage else ""
-        # The paper divides by the logarithm of the run time.
-        seconds = f" in {two_digits(float(np.exp(log_cost[i])))} s" if not self.is_of_paper else ""
         phase = "expected improvement per second"
-        why = f"largest {phase} of {len(scores):,} paths ({gain}{seconds})"
+        why = f"largest {phase} of {len(scores):,} paths ({gain})"
         self._because = Reason(phase, why)
         return configuration
 
@@ -332,17 +285,33 @@ class Flash(Optimizer):
         raise SpaceExhausted(f"space {self.space.name!r} has no path with a new configuration")
 
     def _tuned(self, rng: Generator) -> Query:
-        """Return the next query within G', proposed by a forest fitted to all trials."""
-        if self._decided.subspace is None:
+        """Return the next query within G'.
+
+        The default variant decides on G' again before each query. In the paper, G' is decided once,
+        and the forest learns from trials within G' only.
+        """
+        decided, before = self._decided, self._decided.subspace
+        if before is None or not self.is_of_paper:
             self._prune(rng)
-        query, reason = self._tuning.propose(self.history, rng, self._log_cost())
+        if self._tuning is None or decided.subspace != before:
+            self._tuning = self._search()
+        history = self.history
+        if self.is_of_paper:
+            inside = {step: set(ids) for step, ids in (decided.subspace or {}).items()}
+            history = History(self.history.constraints)
+            for trial in self.history:
+                path = trial.query.configuration.path
+                if all(a in ids for a, ids in zip(path, inside.values(), strict=True)):
+                    history.record(trial)
+        query, reason = self._tuning.propose(history, rng)
         self._because = Reason("forest", f"{reason.text}, among the paths kept")
         return query
 
     def _prune(self, rng: Generator) -> None:
         """Decide on G', the product space of the algorithms in the r best paths."""
-        decided, paths, wanted = self._decided, self._table.paths, self.options.r
-        if len(paths) < wanted:
+        decided, paths = self._decided, self._table.paths
+        wanted = self.options.r or (10 if self.is_of_paper else 3)
+        if len(paths) < wanted and decided.subspace is None:
             n_paths = counted(len(paths), "path")
             decided.notes.append(f"all paths kept: the space has {n_paths}, fewer than r={wanted}")
         log_ei, log_cost = self._scores.terms(self.history, is_next_run=False)
@@ -352,45 +321,25 @@ class Flash(Optimizer):
         incumbent = self.history.incumbent
         if incumbent is not None and not self.is_of_paper:
             chosen.append(incumbent.query.configuration.path)
-        keep = self.options.keep
-        if keep is None:
-            keep = 0.0 if self.is_of_paper else _KEEP
-        decided.subspace = subspace_of(self.space, chosen, self.history, keep)
+        decided.subspace = subspace_of(self.space, chosen)
         decided.n_subspace_paths = self._subspace.n_feasible_paths
-
-    def _log_cost(self) -> LogCost | None:
-        """Return a function for the log divisor of expected improvement; None for no divisor.
-
-        In a race with partial evaluations, expected improvement has no divisor: partial evaluations
-        take about equally long, and models that are fast on all rows are seldom the best. The
-        smallest divisor is the same in all calls.
-        """
-        if self.is_of_paper or self.has_partial_runs:
-            return None
-        predicted = self._cost.after(self.history)
-        least = LEAST_SHARE * float(self._scores.seconds(None).mean())
-
-        def log_cost(candidates: Candidates, features: Array) -> Array:
-            return _COST_POWER * np.log(np.maximum(predicted(candidates, features), least))
-
-        return log_cost
 
     @property
     def _subspace(self) -> Space:
         assert self._decided.subspace is not None  # noqa: S101 - pruned before
         return self.space.restricted_to(self._decided.subspace)
 
-    @cached_property
-    def _tuning(self) -> ForestSearch:
-        settings = ForestSettings(n_startup=1)
-        if self.is_of_paper:
-            settings = ForestSettings(
-                n_startup=1,
-                forest={"min_samples_split": 10, "max_features": 5 / 6},
-                random_share=0.5,
-                failure_cost="bound",
-                is_log=False,
-            )
+    def _search(self) -> ForestSearch:
+        if not self.is_of_paper:
+            settings = ForestSettings(n_startup=1)
+            return EffectSearch(self.space, self.objective, settings, self._subspace)
+        settings = ForestSettings(
+            n_startup=1,
+            forest={"min_samples_split": 10, "max_features": 5 / 6},
+            random_share=0.5,
+            failure_cost="bound",
+            is_log=False,
+        )
         return ForestSearch(self.space, self.objective, settings, self._subspace)
 
     @cached_property

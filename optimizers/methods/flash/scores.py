@@ -1,4 +1,4 @@
-"""FLASH's linear models of paths, and the improvement per cost (section 3.3, eq. 2 and 4)."""
+"""FLASH's linear models: improvement per cost (section 3.3, eq. 2 and 4), and Phase 3's effects."""
 
 from collections.abc import Iterable
 
@@ -8,6 +8,7 @@ from numpy.random import Generator
 from prefect_tune.optimizers.methods.flash.cost import PathCost
 from prefect_tune.optimizers.methods.flash.design import PathTable
 from prefect_tune.optimizers.methods.flash.shared_values import TIE, BestValues
+from prefect_tune.optimizers.methods.smac import ForestSearch, Predict
 from prefect_tune.optimizers.models.path_linear import PathLinear
 from prefect_tune.optimizers.search.improvement import log_expected_improvement, log_feasibility
 from prefect_tune.optimizers.space.vectors import Array
@@ -15,8 +16,8 @@ from prefect_tune.optimizers.trials.history import History, imputed_losses, wors
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-LEAST_SHARE = 0.01
-"""Lower bound on the cost of a path, as a fraction of the mean cost."""
+_RIDGE = 0.1
+"""Ridge penalty of the default variant."""
 
 
 class PathScores:
@@ -31,11 +32,10 @@ class PathScores:
     def terms(self, history: History, *, is_next_run: bool = True) -> tuple[Array, Array]:
         """Return the log expected improvement and the log divisor of each path, shape (B,) each.
 
-        Pending paths are assumed to have their predicted loss. If `is_next_run`, the divisor is the
-        run time of the next run, in which cached steps take their load time. If not `is_next_run`,
-        the terms describe many runs with other values: xi is 0 and no step is cached. As in the
-        paper, the divisor is then the logarithm of the run time, so that slow but accurate paths
-        survive pruning.
+        Pending paths are assumed to have their predicted loss. The divisor is the logarithm of the
+        run time, as in the paper, so that slow but accurate paths are chosen. If `is_next_run`,
+        cached steps take their load time. If not `is_next_run`, the terms describe many runs with
+        other values: xi is 0 and no step is cached.
         """
         trials, losses = self._told(history)
         seen = self._encoded(trials)
@@ -49,20 +49,19 @@ class PathScores:
             scale = self._objective.upper - self._objective.lower
             is_of_range = self._is_paper and np.isfinite(scale)
             xi = scale if is_of_range else float(deviation.mean())
-        best = history.loss_to_improve
+        excess = worst_excess(history, trials)
+        best = float(np.min(losses[excess <= 0], initial=losses.max()))
         log_ei = log_expected_improvement(model.mean(first_runs), deviation, best, xi)
         if history.constraints:
-            feasible = self._fitted(seen, worst_excess(history, trials))
+            feasible = self._fitted(seen, excess)
             log_ei += log_feasibility(feasible.mean(first_runs), feasible.deviation(first_runs))
         if self._is_paper:
             log_seconds = np.log(np.maximum([t.cost_seconds for t in trials], 1e-3))
             expected = self._fitted(seen, log_seconds).mean(first_runs)
             return log_ei, np.log(np.maximum(expected, 0.5))
-        seconds = self.seconds(history if is_next_run else None)
-        if not is_next_run:
-            # With the mean as the unit of time, ln(e + time) is at least 1.
-            return log_ei, np.log(np.log(np.e + seconds / seconds.mean()))
-        return log_ei, np.log(np.maximum(seconds, LEAST_SHARE * float(seconds.mean())))
+        # With the mean as the unit of time, ln(e + time) is at least 1.
+        seconds = self._seconds(history if is_next_run else None)
+        return log_ei, np.log(np.log(np.e + seconds / seconds.mean()))
 
     def best_values(self, history: History) -> BestValues:
         """Return the shared values with the lowest predicted loss so far, by model family."""
@@ -74,7 +73,7 @@ class PathScores:
         model = self._learned(history, self._encoded(trials), losses)
         return shared.best(model.coefficients[-shared.width :] / (np.ptp(losses) or 1.0))
 
-    def seconds(self, history: History | None) -> Array:
+    def _seconds(self, history: History | None) -> Array:
         """Return the predicted seconds of each path's first run, shape (B,); see `PathCost`."""
         return self._cost.after(history)(*self._table.first_runs())
 
@@ -101,7 +100,36 @@ class PathScores:
 
     def _fitted(self, paths: Array, targets: Array, weights: Array | None = None) -> PathLinear:
         # Equation (1) has no intercept, so an unseen algorithm adds 0 to the loss.
-        return PathLinear.fit(paths, targets, has_intercept=not self._is_paper, weights=weights)
+        is_paper = self._is_paper
+        ridge = 1.0 if is_paper else _RIDGE
+        return PathLinear.fit(paths, targets, ridge, has_intercept=not is_paper, weights=weights)
+
+
+class EffectSearch(ForestSearch):
+    """A search by a linear model of effects, with a forest for the residuals.
+
+    The linear model has columns for algorithms, as in eq. 1, and for the position of each
+    hyperparameter and the square of the position. All trials of an algorithm inform all of the
+    paths with the algorithm. A forest alone would need trials of each path.
+    """
+
+    def _fitted(self, features: Array, targets: Array, seed: int, weights: Array | None) -> Predict:
+        seen = self._effects(features)
+        linear = PathLinear.fit(seen, targets, _RIDGE, weights=weights)
+        forest = super()._fitted(features, targets - linear.mean(seen), seed, weights)
+
+        def predict(features: Array) -> tuple[Array, Array]:
+            effects = self._effects(features)
+            residual, deviation = forest(features)
+            of_effects = linear.residual_variance * linear.leverage(effects)
+            return linear.mean(effects) + residual, np.sqrt(deviation**2 + of_effects)
+
+        return predict
+
+    def _effects(self, features: Array) -> Array:
+        paths, positions = np.split(features, [len(self.candidates.algorithms)], axis=1)
+        centered = np.where(positions < 0, 0.0, 2 * positions - 1)
+        return np.hstack([paths, centered, centered**2])
 
 
 def ranked(scores: Array, rng: Generator | None) -> list[int]:

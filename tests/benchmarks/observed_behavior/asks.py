@@ -60,7 +60,7 @@ N_WORKERS = 4
 FOLDS, EPOCHS = 3, 27
 ASK_SECONDS = 0.1
 VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
-    "flash": ({"variant": "paper"}, {"n_init": 6, "n_prune": 4, "r": 3, "keep": 0.0}),
+    "flash": ({"variant": "paper"}, {"n_init": 6, "n_prune": 4, "r": 3}),
     "admm": ({"variant": "paper"}, {"rho": 0.1}),
     "fabolas": ({"variant": "paper"},),
     "bapi": ({"variant": "paper"}, {"horizon": 4}, {"p": 0.3, "epsilon": 0.02, "n_first": 6}),

@@ -147,9 +147,9 @@ def test_impossible_comparison_is_refused_before_any_study_is_created(
 
 
 def test_equal_methods_with_different_options_are_distinguished() -> None:
-    one, other = parse_methods('flash, flash:variant="paper":r=5:keep=0.1')
+    one, other = parse_methods('flash, flash:variant="paper":r=5:n_prune=9')
     assert (one.method, other.method, one.options) == ("flash", "flash", {})
-    assert other.options == {"variant": "paper", "r": 5, "keep": 0.1}
+    assert other.options == {"variant": "paper", "r": 5, "n_prune": 9}
     assert one.study("c", 0) == "c-0-flash"
     assert other.study("c", 1) == "c-1-flash-keep-0.1-r-5-variant-paper"
     flash, paper, _ = parse_methods("flash:variant=default,flash:r=5:variant=paper,random")

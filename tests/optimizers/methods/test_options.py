@@ -10,7 +10,7 @@ from worlds import mixed_space
 
 from prefect_tune.optimizers import METHODS, Method, UnknownName, make_optimizer
 
-BOUNDS = {"eta": "[2", "rho": "(0", "keep": "[0 1]", "share": "(0 1)", "p": "(0 1]"}
+BOUNDS = {"eta": "[2", "rho": "(0", "share": "(0 1)", "p": "(0 1]"}
 BOUNDS |= dict.fromkeys(("n_first", "n_startup", "n_histories", "n_init", "r", "horizon"), "[1")
 BOUNDS |= dict.fromkeys(("n_prune", "epsilon"), "[0")
 """Of options that are numbers: brackets are on the bounds that are allowed."""
