@@ -26,8 +26,8 @@ class FlashOptions(MethodOptions):
         default="default",
     )
     n_init: int | None = option(
-        "Number of trials in Phase 1. Null means half the rank of the paths, (N - K + 1) / 2, or "
-        "fewer if the budget is small; 30 with `variant=paper`.",
+        "Number of trials in Phase 1. Null means a third of the rank of the paths, "
+        "(N - K + 1) / 3, or fewer if the budget is small; 30 with `variant=paper`.",
         at_least=1,
     )
     n_prune: int | None = option(

@@ -12,8 +12,9 @@ Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analyti
 
 Departures of the default variant (`variant=paper` undoes all):
 
-- Phases 1 and 2 are half as long, and shorter if the budget is small. Fewer paths (r) form G'.
-- Eq. 1 has a free intercept, as in the authors' code, and a smaller penalty.
+- Phases 1 and 2 are a third as long, and shorter if the budget is small. Fewer paths (r) form G'.
+- Eq. 1 has a free intercept, as in the authors' code, and a smaller penalty. Only the first run of
+  each path counts.
 - The first run of a path has default values.
 - Hyperparameters of steps common to all paths are searched like algorithms (see `SharedValues`).
   The first trials vary the shared values on the cheapest linear model and the cheapest boosted
@@ -21,7 +22,8 @@ Departures of the default variant (`variant=paper` undoes all):
   uses the best values so far for the path's model family.
 - The cost of a path is its run time, summed over steps, and ln(e + seconds) is the divisor.
 - Phase 3 decides on G' before each trial, and always includes the incumbent's path. The forest
-  learns from all trials and predicts the residuals of a linear model (see `EffectSearch`).
+  learns from all trials and predicts the residuals of a linear model (see `EffectSearch`). Every
+  fifth trial on average is the next path of Phase 2, because G' may lack the best algorithms.
 
 The documentation of the method lists the departures of `variant=paper`, with reasons.
 """
@@ -56,6 +58,8 @@ _KNOWN_SHARE = 0.25
 """Length of Phase 2 after known configurations, as a fraction of their number."""
 _SHARE = 0.4
 """Largest fraction of the budget for Phases 1 and 2 together."""
+_PATHS_SHARE = 0.2
+"""Fraction of the trials in Phase 3 that try a new path with default values."""
 _PAPER_LENGTH = 30
 """Number of trials in Phase 1, and in Phase 2, in the paper."""
 
@@ -83,7 +87,7 @@ def phase_lengths(
         are_enough: Whether an earlier run has made the known configurations sufficient.
     """
     is_paper = options.variant == "paper"
-    n_init = n_prune = _PAPER_LENGTH if is_paper else ceil(min(table.rank, len(table)) / 2)
+    n_init = n_prune = _PAPER_LENGTH if is_paper else ceil(min(table.rank, len(table)) / 3)
     if (are_enough or n_known >= n_init) and not is_paper:
         n_init, n_prune = n_known, max(1, int(n_known * _KNOWN_SHARE))
     if options.n_init is not None or options.n_prune is not None:
@@ -287,14 +291,17 @@ class Flash(Optimizer):
     def _tuned(self, rng: Generator) -> Query:
         """Return the next query within G'.
 
-        The default variant decides on G' again before each query. In the paper, G' is decided once,
-        and the forest learns from trials within G' only.
+        The default variant decides on G' again before each query, and every fifth query on average
+        is the next path of Phase 2. In the paper, G' is decided once, and the forest learns from
+        trials within G' only.
         """
         decided, before = self._decided, self._decided.subspace
         if before is None or not self.is_of_paper:
             self._prune(rng)
         if self._tuning is None or decided.subspace != before:
             self._tuning = self._search()
+        if not self.is_of_paper and rng.random() < _PATHS_SHARE:
+            return Query(self._most_promising(rng))
         history = self.history
         if self.is_of_paper:
             inside = {step: set(ids) for step, ids in (decided.subspace or {}).items()}
@@ -331,7 +338,7 @@ class Flash(Optimizer):
 
     def _search(self) -> ForestSearch:
         if not self.is_of_paper:
-            settings = ForestSettings(n_startup=1)
+            settings = ForestSettings(n_startup=1, random_share=0.0)
             return EffectSearch(self.space, self.objective, settings, self._subspace)
         settings = ForestSettings(
             n_startup=1,

@@ -35,7 +35,8 @@ class PathScores:
         Pending paths are assumed to have their predicted loss. The divisor is the logarithm of the
         run time, as in the paper, so that slow but accurate paths are chosen. If `is_next_run`,
         cached steps take their load time. If not `is_next_run`, the terms describe many runs with
-        other values: xi is 0 and no step is cached.
+        other values: xi is 0 and no step is cached. The improvement is measured from the best loss
+        that counts (see `_told`).
         """
         trials, losses = self._told(history)
         seen = self._encoded(trials)
@@ -81,13 +82,20 @@ class PathScores:
         return self._table.encoded(trial.query.configuration for trial in trials)
 
     def _told(self, history: History) -> tuple[list[Trial], Array]:
+        """Return the trials that count, and their losses."""
         rule: FailureCost = "bound" if self._is_paper else "worst"
         trials, losses = imputed_losses(history, self._objective, rule)
+        if self._is_paper or not trials:
+            return trials, losses
         # Shared values chosen by a dropped prior would distort the scores of the trials'
         # algorithms.
         kept = [i for i, t in enumerate(trials) if t.query.configuration not in history.misled]
-        if not history.misled or not kept:
-            return trials, losses
+        kept = kept or list(range(len(trials)))
+        # Only the first run of a path counts, because tuning a path says nothing about its
+        # algorithms in other paths.
+        rows = self._encoded(trials[i] for i in kept)
+        _, first = np.unique(rows, axis=0, return_index=True)
+        kept = [kept[i] for i in sorted(first)]
         return [trials[i] for i in kept], losses[kept]
 
     def _learned(self, history: History, paths: Array, losses: Array) -> PathLinear:
