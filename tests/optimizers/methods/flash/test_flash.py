@@ -69,6 +69,7 @@ def test_benchmark_of_the_paper_is_reproduced() -> None:
     optimizer.ask(Budget())
     kept = optimizer.decisions["subspace"].values()
     assert all(a in ids for a, ids in zip(paths[238], kept, strict=True))
+    assert optimizer.decisions["n_subspace_paths"] < 100
 
 
 LENGTHS = {"n_init": 6, "n_prune": 6}
@@ -174,9 +175,7 @@ PAPER = FlashOptions(variant="paper")
         (PAPER, 1, 0, (30, 30)),
     ],
 )
-def test_phase_lengths_default_to_half_the_rank_or_to_thirty_in_the_paper(
-    options, n_trials, n_known, lengths
-):
+def test_phase_lengths_are_a_third_of_the_rank_or_thirty(options, n_trials, n_known, lengths):
     table = PathTable(counted_space((4, 5, 5)), 0)
     assert phase_lengths(options, table, n_trials, n_known=n_known) == lengths
 
@@ -365,7 +364,8 @@ def test_paper_variant_forest_depends_only_on_differences_of_losses() -> None:
     """With logarithms of losses, a constant added to all losses would change the proposals."""
 
     def proposals(added: float) -> list[Query]:
-        optimizer = Flash(counted_space((1,), 3), 0, Objective(), variant="paper")
+        lengths = {"n_init": 1, "n_prune": 1}
+        optimizer = Flash(counted_space((1,), 3), 0, Objective(), variant="paper", **lengths)
         return ask_and_tell(optimizer, lambda query: added + thirds_away(query), 24)
 
     def thirds_away(query: Query) -> float:
