@@ -33,11 +33,7 @@ class FlashOptions(MethodOptions):
     n_prune: int | None = option(
         "Number of trials in Phase 2. Null means as many as in Phase 1.", at_least=0
     )
-    r: int | None = option(
-        "Number of best paths whose algorithms Phase 3 tunes. Null means 3, or 10 with "
-        "`variant=paper`.",
-        at_least=1,
-    )
+    r: int = option("Number of best paths whose algorithms Phase 3 tunes.", default=10, at_least=1)
 
 
 def flash_lines(decisions: Mapping[str, Any], _: ScoreText) -> Iterator[str]:

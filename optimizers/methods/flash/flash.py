@@ -12,7 +12,7 @@ Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analyti
 
 Departures of the default variant (`variant=paper` undoes all):
 
-- Phases 1 and 2 are a third as long, and shorter if the budget is small. Fewer paths (r) form G'.
+- Phases 1 and 2 are a third as long, and shorter if the budget is small.
 - Eq. 1 has a free intercept, as in the authors' code, and a smaller penalty. Only the first run of
   each path counts.
 - The first run of a path has default values.
@@ -20,7 +20,8 @@ Departures of the default variant (`variant=paper` undoes all):
   The first trials vary the shared values on the cheapest linear model and the cheapest boosted
   trees. Eq. 1 has columns for shared values, overall and by model family. The first run of a path
   uses the best values so far for the path's model family.
-- The cost of a path is its run time, summed over steps, and ln(e + seconds) is the divisor.
+- The cost of a path is its run time, summed over steps, and ln(e + seconds) is the divisor. Phase 2
+  also has xi = 0.
 - Phase 3 decides on G' before each trial, and always includes the incumbent's path. The forest
   learns from all trials and predicts the residuals of a linear model (see `EffectSearch`). Every
   fifth trial on average is the next path of Phase 2, because G' may lack the best algorithms.
@@ -316,8 +317,7 @@ class Flash(Optimizer):
 
     def _prune(self, rng: Generator) -> None:
         """Decide on G', the product space of the algorithms in the r best paths."""
-        decided, paths = self._decided, self._table.paths
-        wanted = self.options.r or (10 if self.is_of_paper else 3)
+        decided, paths, wanted = self._decided, self._table.paths, self.options.r
         if len(paths) < wanted and decided.subspace is None:
             n_paths = counted(len(paths), "path")
             decided.notes.append(f"all paths kept: the space has {n_paths}, fewer than r={wanted}")

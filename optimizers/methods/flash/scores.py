@@ -46,10 +46,9 @@ class PathScores:
         first_runs = self._table.encoded_first_runs()
         deviation = model.deviation(first_runs)
         xi = 0.0
-        if is_next_run:
+        if is_next_run and self._is_paper:
             scale = self._objective.upper - self._objective.lower
-            is_of_range = self._is_paper and np.isfinite(scale)
-            xi = scale if is_of_range else float(deviation.mean())
+            xi = scale if np.isfinite(scale) else float(deviation.mean())
         excess = worst_excess(history, trials)
         best = float(np.min(losses[excess <= 0], initial=losses.max()))
         log_ei = log_expected_improvement(model.mean(first_runs), deviation, best, xi)

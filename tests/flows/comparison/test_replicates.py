@@ -151,7 +151,7 @@ def test_equal_methods_with_different_options_are_distinguished() -> None:
     assert (one.method, other.method, one.options) == ("flash", "flash", {})
     assert other.options == {"variant": "paper", "r": 5, "n_prune": 9}
     assert one.study("c", 0) == "c-0-flash"
-    assert other.study("c", 1) == "c-1-flash-keep-0.1-r-5-variant-paper"
+    assert other.study("c", 1) == "c-1-flash-n_prune-9-r-5-variant-paper"
     flash, paper, _ = parse_methods("flash:variant=default,flash:r=5:variant=paper,random")
     assert flash.label == "flash"
     assert paper == parse_methods("flash:variant=paper:r=5,random")[0]  # another spelling

@@ -291,11 +291,9 @@ def test_pending_path_counts_as_a_result_with_the_predicted_mean() -> None:
         (toy_history(), model),
         (toy_history(pending=(4,)), model.imagining(paths[4])),
     ):
-        mean, deviation = known.mean(paths), known.deviation(paths)
-        # The mean deviation counts as long as paths are looked for.
-        for xi, is_next_run in ((deviation.mean(), True), (0.0, False)):
-            log_ei, _ = terms(history, is_next_run=is_next_run)
-            assert log_ei == pytest.approx(log_expected_improvement(mean, deviation, 18.0, xi))
+        log_ei, _ = terms(history)
+        expected = log_expected_improvement(known.mean(paths), known.deviation(paths), 18.0)
+        assert log_ei == pytest.approx(expected)
 
 
 def test_only_the_first_run_of_a_path_counts_except_in_the_paper() -> None:
