@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from claims import CLAIMS, RECORDS, figures
 from curve_tables import ON_DATA, ON_DIGITS, load_table
 from peer_tools.report import RECORDED, at_stages, mean_ranks, ratio
 
@@ -43,6 +44,15 @@ def test_recorded_curves_are_part_of_the_repository(name: str, tmp_path: Path) -
     is_trained = table.seconds > 0
     assert is_trained.any(axis=1).mean() > 0.9
     assert np.all(table.losses[~is_trained] == 100)
+
+
+def test_figures_of_the_methods_claims_match_the_stored_runs() -> None:
+    page = (TESTS.parent / "deployments/docs/pages/benchmarks.md").read_text()
+    stored = pd.read_parquet(RECORDS)
+    assert set(stored["claim"]) <= set(CLAIMS)
+    assert stored[["command", "revision", "machine"]].notna().all(axis=None)
+    for name, runs in stored.groupby("claim"):
+        assert "\n".join(figures(str(name), runs)) in page
 
 
 def test_figures_on_the_benchmark_page_match_the_recorded_runs() -> None:
