@@ -297,14 +297,17 @@ def rerun(name: str, options: argparse.Namespace) -> pd.DataFrame:
     return frame[frame["method"].isin(methods) & frame["seed"].isin(seeds)]
 
 
-def committed(fresh: pd.DataFrame) -> None:
-    """Replace the records of the claims that were run anew."""
-    fresh = fresh.assign(command=" ".join(["tests/benchmarks/run claims", *sys.argv[1:]]))
-    for name in ("values", "seconds"):
-        fresh[name] = [np.round(np.asarray(x, "float32"), 5) for x in fresh[name]]
+def committed(name: str, fresh: pd.DataFrame) -> None:
+    """Replace the records of a claim that was run anew."""
+    seeds, methods = fresh["seed"].max() + 1, ",".join(fresh["method"].unique())
+    command = f"tests/benchmarks/run claims --rerun {name} --seeds {seeds} --methods {methods}"
+    fresh = fresh.assign(command=command)
+    for column_name in ("values", "seconds"):
+        arrays = (np.asarray(x, "float32") for x in fresh[column_name])
+        fresh[column_name] = [np.round(x, 5) for x in arrays]
     if RECORDS.exists():
         before = pd.read_parquet(RECORDS)
-        fresh = pd.concat([before[~before["claim"].isin(set(fresh["claim"]))], fresh])
+        fresh = pd.concat([before[before["claim"] != name], fresh])
     fresh.sort_values(KEY).to_parquet(RECORDS, index=False, compression="zstd")
 
 
@@ -332,7 +335,7 @@ def main() -> None:
             fresh = rerun(name, options)
             print(f"## {name}, run anew", *figures(name, fresh), sep="\n")
             if options.commit:
-                committed(fresh)
+                committed(name, fresh)
     print(describe())
 
 
