@@ -236,7 +236,8 @@ def median_share(claim: Claim, runs: pd.DataFrame, method: str) -> str:
         }[claim.spent]
         reached = np.flatnonzero(np.asarray(own["values"]) <= other["values"][-1])
         shares.append(ends(own)[reached[0]] / ends(other)[-1] if len(reached) else inf)
-    return f"{np.median(shares):.2f} ({np.isinf(shares).sum()} of {len(shares)})"
+    median = "not reached" if np.isinf(np.median(shares)) else f"{np.median(shares):.2f}"
+    return f"{median} ({np.isinf(shares).sum()} of {len(shares)})"
 
 
 def shown(method: str) -> str:
