@@ -14,8 +14,8 @@ from prefect_tune.optimizers.registry import METHODS
 
 OF_OTHERS = {
     "all", "commit", "cov", "except", "from", "from-file", "help", "no-prompt", "nthreads",
-    "nworkers", "old", "only", "param", "pool", "prefect-file", "recorded", "serve", "strict",
-    "type", "watch", "with",
+    "nworkers", "old", "only", "param", "pool", "prefect-file", "recorded", "rerun", "serve",
+    "strict", "type", "watch", "with",
 }  # fmt: skip
 """Options of Prefect, Dask, uv, benchmarks and the build."""
 CONTRIBUTING = Document(ROOT / ".github" / "CONTRIBUTING.md")
