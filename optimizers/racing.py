@@ -256,7 +256,7 @@ class Racing(Optimizer):
         self._open: set[int] = set()
         self._led_by: int | None = None
         self._encoding, last = Encoding(self.space), self.space.steps[-1].name
-        self._of_model = np.array([column[0] == last for column in self._encoding.columns])
+        self._of_model = np.array([c[0] == last for c in self._encoding.columns], dtype=np.bool_)
         self._is_capacity = np.array(
             [_is_capacity(self.space.step(s).algorithm(a), h) for s, a, h in self._encoding.columns]
         )

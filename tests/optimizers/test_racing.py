@@ -19,6 +19,7 @@ from prefect_tune.optimizers import (
     Query,
     Racing,
     Space,
+    SpaceExhausted,
     Step,
     StepCost,
     Told,
@@ -544,6 +545,15 @@ def test_small_changes_use_the_most_rows_that_allow_six_runs() -> None:
     scarce = Budget(seconds_spent=5.0, seconds_left=6.0)
     changed = optimizer.ask(scarce)
     assert (changed.subset, changed.folds) == (1.0, 1)
+
+
+def test_race_without_hyperparameters_ends_with_a_full_trial() -> None:
+    """No hyperparameter of the best model can change."""
+    optimizer = raced(MANY, one_algorithm())
+    with pytest.raises(SpaceExhausted):
+        while query := optimizer.ask(AMPLE):
+            tell(optimizer, *[20.0] * (query.folds or 3))
+    assert optimizer.incumbent.query.is_full
 
 
 def test_replay_of_a_race_repeats_small_changes() -> None:

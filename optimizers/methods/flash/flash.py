@@ -183,7 +183,7 @@ class Flash(Optimizer):
             why = "a value of a shared step that few trials have used"
             self._because = Reason("shared values", why)
             return Query(varied)
-        if decided.subspace is None and table.shared is not None:
+        if table.shared is not None:
             table.best = self._scores.best_values(self.history)
         try:
             if phase == 3:

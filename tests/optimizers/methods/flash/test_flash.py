@@ -296,6 +296,17 @@ def test_pending_path_counts_as_a_result_with_the_predicted_mean() -> None:
         assert log_ei == pytest.approx(expected)
 
 
+def test_resumed_phase_three_equals_an_uninterrupted_search() -> None:
+    """New paths of Phase 3 get the best shared values, which the memo does not store."""
+    flashes = [Flash(events_space(), 0, Objective(), n_init=6, n_prune=2) for _ in range(2)]
+    ask_and_tell(flashes[0], planted("binary", "trees"), 14)
+    for trial in flashes[0].history:
+        flashes[1].restore(trial.number, trial.query, flashes[0].memo)
+        flashes[1].tell(trial)
+    asked = [ask_and_tell(each, planted("binary", "trees"), 10) for each in flashes]
+    assert asked[0] == asked[1]
+
+
 def test_only_the_first_run_of_a_path_counts_except_in_the_paper() -> None:
     history = toy_history()
     history.record(told(9, history[1].query, 2.0))
