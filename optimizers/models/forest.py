@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
-from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
+from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE, ROUNDING
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.trials.earlier import LEAST_PAIRS, OlderTrials
@@ -35,7 +35,7 @@ class RandomForest:
         **options: Any,
     ) -> None:
         forest = RandomForestRegressor(n_trees, random_state=seed, **options)
-        self._unit = float(np.ptp(y)) or 1.0
+        self._unit = 1.0 if np.allclose(y, y[0], ROUNDING, 0) else float(np.ptp(y))
         forest.fit(X, y / self._unit, sample_weight=weights)
         self._trees = [tree.tree_ for tree in forest.estimators_]
 

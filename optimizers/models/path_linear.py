@@ -17,6 +17,7 @@ from typing import Self
 
 import numpy as np
 
+from prefect_tune.optimizers.models.log_posterior import ROUNDING
 from prefect_tune.optimizers.space.vectors import Array
 
 _SMALLEST_SHARE = 1e-3
@@ -72,9 +73,11 @@ class PathLinear:
         errors = intercept + paths @ beta - targets
         spread = (errors - np.average(errors, weights=weights)) ** 2
         variance = float(np.average(spread, weights=weights))
-        span = float(np.ptp(targets)) or abs(float(targets[0])) or 1.0
+        span = abs(targets[0]) if np.allclose(targets, targets[0], ROUNDING, 0) else np.ptp(targets)
         inverse = np.linalg.inv(scaled.T @ scaled + identity)
-        return cls(beta, intercept, inverse, max(variance, (_SMALLEST_SHARE * span) ** 2))
+        return cls(
+            beta, intercept, inverse, max(variance, float(_SMALLEST_SHARE * (span or 1.0)) ** 2)
+        )
 
     def mean(self, paths: Array) -> Array:
         """Return the predicted means mu(p) = c + p'beta, shape (n,)."""

@@ -143,5 +143,6 @@ def test_forest_mean_comes_from_the_trees_and_variance_from_the_leaves() -> None
             means.append(y[drawn][inside].mean())
             variances.append(y[drawn][inside].var())
         assert deviation[row] ** 2 == pytest.approx(np.var(means) + np.mean(variances))
-    _, deviation = RandomForest(X, np.ones(80), n_trees=3, seed=0).predict(X)
-    assert deviation == pytest.approx(1e-5)
+    for equal in (np.ones(80), 1 + 1e-15 * np.arange(80)):
+        _, deviation = RandomForest(X, equal, n_trees=3, seed=0).predict(X)
+        assert deviation == pytest.approx(1e-5)
