@@ -71,13 +71,11 @@ class PathLinear:
         beta = np.linalg.solve(centered.T @ centered + identity, centered.T @ residuals)
         intercept = level - float(offset @ beta)
         errors = intercept + paths @ beta - targets
-        spread = (errors - np.average(errors, weights=weights)) ** 2
-        variance = float(np.average(spread, weights=weights))
-        span = abs(targets[0]) if np.allclose(targets, targets[0], ROUNDING, 0) else np.ptp(targets)
+        variance = float(np.cov(errors, bias=True, aweights=weights))
+        is_flat = np.allclose(targets, targets[0], ROUNDING, 0)
+        span = float(abs(targets[0]) if is_flat else np.ptp(targets)) or 1.0
         inverse = np.linalg.inv(scaled.T @ scaled + identity)
-        return cls(
-            beta, intercept, inverse, max(variance, float(_SMALLEST_SHARE * (span or 1.0)) ** 2)
-        )
+        return cls(beta, intercept, inverse, max(variance, (_SMALLEST_SHARE * span) ** 2))
 
     def mean(self, paths: Array) -> Array:
         """Return the predicted means mu(p) = c + p'beta, shape (n,)."""
