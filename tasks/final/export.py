@@ -282,7 +282,7 @@ def trial_pipeline(
     """Build the pipeline of a trial for the first fold or, if `is_final`, for the final model.
 
     If the model trains in epochs, the pipeline trains to the epoch of the query, or to the last
-    epoch if None. For the final model, the query is that of the refit.
+    epoch if None. For the final model, `query` is the query of the refit.
 
     If the store has no cached step results, the input of the model is unknown, so the steps before
     the model are rerun. After a failure, only the steps before `failed_step` are rerun, or none if

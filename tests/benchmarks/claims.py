@@ -11,7 +11,7 @@ A claim compares methods on equal worlds, with equal seeds:
 - `bounds`: a latency bound that 5, 10 or 30 % of random configurations meet (planted losses);
 - `curves`: recorded learning curves of seven tables, with a budget of 8 full training runs; in
   `charged-curves`, asks take their seconds from the budget;
-- `grids`: recorded grids of SVMs on subsets of three tables, two of which mislead;
+- `grids`: recorded grids of SVMs on subsets of three tables; small subsets of two tables mislead;
 - `tables`: FLASH's space on the tables FILE (CSV or Parquet with the column `target`).
 
 `--rerun` runs claims anew and prints fresh figures next to the recorded figures. FOLDER keeps the

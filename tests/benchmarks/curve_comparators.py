@@ -1,7 +1,7 @@
 """BINOCULARS and BOIL on recorded learning curves, as comparators of BAPI.
 
-GLASSES is left out, because BAPI's paper has it behind all other methods in each experiment; so is
-BMS-EI, because its tree of fantasies needs minutes per proposal.
+Two comparators of BAPI's paper are left out. GLASSES was always among the worst two methods in the
+paper. BMS-EI optimizes a tree of future evaluations, which would be a large program of its own.
 """
 
 import warnings

@@ -180,15 +180,17 @@ def test_error_becomes_a_message_and_an_exit_code(error, code, said, capsys) -> 
 
 
 @pytest.mark.parametrize(
-    ("quiet", "said"), [(False, "loading the libraries and the data ...\n"), (True, "")]
+    ("quiet", "announcement"), [(False, "loading the libraries and the data ...\n"), (True, "")]
 )
-def test_start_of_a_run_is_announced_in_a_terminal(monkeypatch, capsys, quiet, said) -> None:
+def test_start_of_a_run_is_announced_in_a_terminal(
+    monkeypatch, capsys, quiet, announcement
+) -> None:
     server = "prefect_tune.deployments.server.embedded.launched_server"
     monkeypatch.setattr(server, Mock(side_effect=ServerFailed))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with pytest.raises(ServerFailed):
         run_flow(Mock(), Mock(), quiet=quiet, json_lines=False, keep_server=False)
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == announcement
 
 
 def test_unexpected_error_shows_the_traceback() -> None:

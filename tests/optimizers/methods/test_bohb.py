@@ -84,7 +84,7 @@ def test_failures_and_violations_count_as_bad_and_only_the_best_share_as_good() 
     assert numbers(modeled(optimizer)[0]) == [1, 3, 4]
 
 
-def test_densities_are_fitted_to_models_of_one_fidelity() -> None:
+def test_each_fidelity_has_densities_of_its_own_models() -> None:
     """Models with epochs and models without epochs have full evaluations alone in common."""
     optimizer = Bohb(counted_space((2,), 2), 0, OBJECTIVE)
     seen(optimizer, [float(i) for i in range(24)], epochs=None)

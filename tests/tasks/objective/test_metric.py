@@ -107,7 +107,7 @@ def test_chance_loss_is_the_loss_of_the_best_constant_guess(name, chance) -> Non
     assert objective.lower <= objective.chance <= objective.upper
 
 
-def test_metric_of_two_classes_is_refused_for_three_with_one_reason() -> None:
+def test_metric_of_two_classes_is_refused_for_three_with_a_single_reason() -> None:
     with pytest.raises(BadInput) as refused:
         metric_named("f1").objective(np.array([0, 1, 2] * 4), 3)
     assert str(refused.value).count("f1") == 1

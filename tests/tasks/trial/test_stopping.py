@@ -110,7 +110,7 @@ def test_training_with_a_constant_loss_does_not_stop_early() -> None:
     assert rounds_in(how, made.parts["estimator"]) == 160
 
 
-def test_training_stops_before_its_time_is_over(context) -> None:
+def test_training_stops_within_the_time_of_the_trial(context) -> None:
     """A constant loss never stops training, so only the time does."""
     data, stopping = noisy()
     path, arguments = f"{BOOSTING}.light_gbm.classifier", {"n_estimators": 1600}
