@@ -21,8 +21,8 @@ class FlashOptions(MethodOptions):
     """Options of `--method flash`."""
 
     variant: Variant = option(
-        "`paper` follows the paper, with the constants of the authors' code. `default` finds "
-        "better pipelines in the first minute.",
+        "`paper` follows the paper, with the constants of the authors' code. `default` has lower "
+        "losses in planted worlds.",
         default="default",
     )
     n_init: int | None = option(
@@ -289,7 +289,7 @@ class BapiOptions(MethodOptions):
     """Options of `--method bapi`. `resolved` adds the defaults of the variant."""
 
     variant: Literal["default", "paper"] = option(
-        "`paper` is the published method; `default` has lower losses.", default="default"
+        "`paper` is the published method; `default` has lower validation losses.", default="default"
     )
     horizon: int | None = option("Number of configurations to plan ahead (1; paper 4).", at_least=1)
     p: float | None = option(

@@ -336,6 +336,7 @@ def main() -> None:
         if len(of_claim):
             revisions = ", ".join(sorted(set(of_claim["revision"])))
             print(f"## {name}, recorded at {revisions}", *figures(name, of_claim), sep="\n")
+            print("median seconds of asks:", of_claim.groupby("method")["asks"].median().to_dict())
         elif not options.rerun:
             print(f"## {name}: no record; run tests/benchmarks/run claims --rerun {name}")
         if options.rerun:

@@ -94,8 +94,7 @@ class FabolasOptions(MethodOptions):
         at_least=1,
     )
     variant: Literal["default", "paper"] = option(
-        "`paper` has the published acquisition, basis functions, inference and incumbent, and "
-        "finds worse pipelines.",
+        "`paper` has the published acquisition, basis functions, inference and incumbent.",
         default="default",
     )
 

@@ -77,10 +77,15 @@ def report(rows: pd.DataFrame) -> None:
                 print(f"{tool} {model} / {other}: {found:.3f} (s.e. {error:.3f}, {n} tables)")
     first = answers[tools[0]]
     for stage, at_stage in rows[rows["model"] == "answer"].groupby("stage"):
-        found, error, n = ratio(at_stage[at_stage["tool"] == tools[0]], first)
+        mine = at_stage[at_stage["tool"] == tools[0]]
+        found, error, n = ratio(mine, first)
         print(
             f"{tools[0]} after {stage:g} s / at the end: {found:.3f} (s.e. {error:.3f}, {n} tables)"
         )
+        tried = mine.groupby("table")["configurations"].mean()
+        print(f"  {tried.min():.0f} to {tried.max():.0f} configurations per table")
+    ready = first["handed_over"]
+    print(f"{tools[0]}: final model after {ready.min():.0f} to {ready.max():.0f} s")
 
 
 def parts(rows: pd.DataFrame) -> None:
