@@ -13,9 +13,9 @@ from prefect_tune.deployments.cli.command import main
 from prefect_tune.optimizers.registry import METHODS
 
 OF_OTHERS = {
-    "all", "commit", "cov", "except", "from", "from-file", "help", "no-prompt", "nthreads",
-    "nworkers", "old", "only", "param", "pool", "prefect-file", "recorded", "rerun", "serve",
-    "strict", "type", "watch", "with",
+    "all", "commit", "cov", "events", "except", "from", "from-file", "help", "large", "no-prompt",
+    "nthreads", "nworkers", "old", "only", "param", "pool", "prefect-file", "recorded", "rerun",
+    "serve", "strict", "type", "watch", "with",
 }  # fmt: skip
 """Options of Prefect, Dask, uv, benchmarks and the build."""
 CONTRIBUTING = Document(ROOT / ".github" / "CONTRIBUTING.md")
@@ -52,6 +52,12 @@ def test_commands_options_benchmarks_and_links_on_a_page_exist(document: Documen
     benchmarks = re.findall(r"tests/benchmarks/run (\w+/\w+)", text)
     assert [b for b in benchmarks if not (ROOT / f"tests/benchmarks/{b}.py").exists()] == []
     assert [link for link in document.links if not leads_somewhere(document, link)] == []
+
+
+def test_each_section_with_a_table_on_the_benchmark_page_names_a_command() -> None:
+    page = (PAGES.parent / "benchmarks.md").read_text()
+    sections = re.split("^#{2,3} ", page, flags=re.MULTILINE)[1:]
+    assert all("tests/benchmarks/run " in section for section in sections if "\n|" in section)
 
 
 def test_links_of_the_pypi_page_are_absolute() -> None:
