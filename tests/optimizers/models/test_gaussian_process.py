@@ -158,6 +158,8 @@ def test_targets_are_divided_by_the_given_scale() -> None:
     process = GaussianProcess.given(scaled_matern(2), theta, X, 40 * y, mean=2.0, scale=10.0)
     assert process.scale.tolist() == [10.0]
     assert process.standardized[:, 0] == pytest.approx(4 * y - 0.2)
+    equal = GaussianProcess.given(scaled_matern(2), theta, X, np.full(8, 5.0), mean=2.0)
+    assert equal.standardized[:, 0] == pytest.approx(3.0)
 
 
 def data_over_sizes(n: int = 14, t: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,9 @@ from prefect_tune.optimizers.models.kernels import (
     Matern52,
     Noise,
     Product,
+    lengthscale_parameter,
 )
+from prefect_tune.optimizers.models.log_posterior import cholesky
 
 OF_TIME = Decay()
 
@@ -123,6 +125,12 @@ def test_kernels_match_worked_values() -> None:
     assert gauss[0, 0] == pytest.approx(np.exp(-2))
 
 
+def test_prior_of_lengthscales_grows_with_the_root_of_the_dimension() -> None:
+    """The distance of two random points in d dimensions grows with the root of d."""
+    medians = [np.exp(lengthscale_parameter("l", d).prior[0]) for d in (1, 4, 16, 64)]
+    assert medians == pytest.approx([0.5, 0.5, 1.0, 2.0])
+
+
 def test_fidelity_kernel_matches_worked_values() -> None:
     theta = np.array([np.log(0.4), np.log(0.8), np.log(0.9), -0.3, np.log(0.5)])
     of_paper = kernel(PAPER_LOSS)
@@ -183,3 +191,9 @@ def test_noise_kernel_depends_on_the_row(
     noise: Noise, theta: np.ndarray, variance: list[float]
 ) -> None:
     assert noise.variance(theta, THREE_ROWS) == pytest.approx(variance, rel=1e-6)
+
+
+@pytest.mark.parametrize("unit", [2.0**-40, 2.0**40])
+def test_unit_of_a_singular_covariance_does_not_change_the_jitter(unit: float) -> None:
+    singular = np.ones((3, 3))
+    assert (cholesky(unit * singular, 0.0) == np.sqrt(unit) * cholesky(singular, 0.0)).all()

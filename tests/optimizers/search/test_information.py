@@ -28,6 +28,7 @@ from prefect_tune.optimizers.search.improvement import (
     log_expected_improvement,
     log_normal_improvement,
     log_standard_improvement,
+    log_standard_improvement_slope,
     sobol_normals,
 )
 
@@ -38,8 +39,10 @@ from prefect_tune.optimizers.search.improvement import (
 @example(np.nextafter(-1.0, -np.inf))
 def test_log_improvement_agrees_with_a_computation_in_eighty_digits(u: float) -> None:
     with mpmath.workdps(80):
-        expected = float(mpmath.log(mpmath.npdf(u) + mpmath.mpf(u) * mpmath.ncdf(u)))
+        improvement = mpmath.npdf(u) + mpmath.mpf(u) * mpmath.ncdf(u)
+        expected, slope = float(mpmath.log(improvement)), float(mpmath.ncdf(u) / improvement)
     assert float(log_standard_improvement(u)) == pytest.approx(expected, abs=1e-7, rel=1e-12)
+    assert float(log_standard_improvement_slope(u)) == pytest.approx(slope, rel=1e-6)
 
 
 def test_improvement_below_xi_does_not_count() -> None:
