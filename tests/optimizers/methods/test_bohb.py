@@ -15,6 +15,8 @@ from prefect_tune.optimizers import (
     Constraint,
     Evaluation,
     Objective,
+    Prior,
+    PriorTrial,
     Query,
     Trial,
 )
@@ -63,6 +65,11 @@ def test_model_uses_the_highest_rung_with_enough_results() -> None:
     for epochs in (1, 3, None):
         seen(optimizer, [1.0] * 4, epochs=epochs, seed=epochs or 9)
     assert modeled(optimizer) is None
+    # A choice of two algorithms with two numbers each has three dimensions.
+    both = frozenset({"a0", "a1"})
+    optimizer = Bohb(counted_space((2,), 2), 0, Objective(epochs=9, iterative=both))
+    seen(optimizer, [float(i) for i in range(6)], epochs=1)
+    assert numbers(modeled(optimizer)[0]) == [0, 1, 2, 3]
 
 
 def test_failures_and_violations_count_as_bad_and_only_the_best_share_as_good() -> None:
@@ -82,6 +89,17 @@ def test_failures_and_violations_count_as_bad_and_only_the_best_share_as_good() 
         outcome = Evaluation(1.0 + number, constraints={"latency_us": latency})
         optimizer.tell(Trial(number, query).started().completed(outcome))
     assert numbers(modeled(optimizer)[0]) == [1, 3, 4]
+
+
+def test_older_results_count_as_feasible() -> None:
+    optimizer = make(replace(OBJECTIVE, constraints=(Constraint("size", 50.0),)))
+    drawn = [sample_configuration(optimizer.space, np.random.default_rng(i)) for i in range(21)]
+    optimizer.begin_after(Prior(tuple(PriorTrial(c, float(i)) for i, c in enumerate(drawn[:20]))))
+    optimizer.restore(0, query := Query(drawn[20]), None)
+    outcome = Evaluation(99.0, constraints={"size": 40.0})
+    optimizer.tell(Trial(0, query).started().completed(outcome))
+    good, bad = modeled(optimizer)
+    assert (len(good), bad[-1].number) == (3, 0)
 
 
 def test_each_fidelity_has_densities_of_its_own_models() -> None:

@@ -49,6 +49,17 @@ def test_models_that_no_path_leads_to_have_no_ladder() -> None:
     assert list(optimizer.ladders) == ["subset"]
 
 
+def test_single_model_without_a_choice_trains_in_epochs() -> None:
+    steps = Step("scale", (NONE, UNIT)), Step("model", (algorithm("tree"),), fixed=True)
+    assert Halving(Space("s", steps), 0, OBJECTIVE).ask(Budget()).epochs == 1
+
+
+def test_brackets_have_as_many_rungs_as_their_ladder() -> None:
+    ladders = Halving(mixed_space(), 0, replace(OBJECTIVE, epochs=27, n_rows=250)).ladders
+    first = {f: ladder.brackets.next_of(configurations(1)[0])[0] for f, ladder in ladders.items()}
+    assert {f: bracket.size for f, bracket in first.items()} == {"epochs": 27, "subset": 1}
+
+
 class OfThree(Halving):
     """Brackets of three configurations."""
 
@@ -231,6 +242,15 @@ def test_first_bracket_is_completed_although_the_budget_is_short(method, n_worke
     study.run()
     assert {optimizer.rungs.level(t.query) for t in optimizer.history} == set(levels)
     assert optimizer.incumbent.query.is_full
+
+
+def test_first_rung_ends_when_three_further_rungs_need_the_seconds_left() -> None:
+    optimizer = Halving(mixed_space(), 0, replace(ALIKE, epochs=27))
+    for number in range(3):
+        optimizer.ask(Budget())
+        tell(optimizer, number, float(number))
+    budgets = (Budget(seconds_spent=10.0, seconds_left=left) for left in (31.0, 29.0))
+    assert [optimizer.ask(budget).epochs for budget in budgets] == [1, 3]
 
 
 def test_incomplete_bracket_promotes_only_when_no_more_runs_can_start() -> None:
