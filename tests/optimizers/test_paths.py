@@ -45,6 +45,10 @@ def test_ridge_with_intercept_matches_the_worked_example() -> None:
     assert model.deviation(PATHS) == pytest.approx(
         [1.867917, 1.867917, 1.833849, 2.160130, 2.160130, 1.879136], abs=5e-7
     )
+    weighted = PathLinear.fit(PATHS[SEEN], LOSSES, weights=np.array([2.0, 1.0, 1.0, 1.0]))
+    twice = PathLinear.fit(PATHS[[5, *SEEN]], np.append(LOSSES[0], LOSSES))
+    assert weighted.mean(PATHS) == pytest.approx(twice.mean(PATHS))
+    assert weighted.deviation(PATHS) == pytest.approx(twice.deviation(PATHS))
 
 
 @pytest.mark.slow

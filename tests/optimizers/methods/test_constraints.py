@@ -88,6 +88,13 @@ def test_excesses_are_relative_to_the_bound(sizes, bound, excess) -> None:
     assert worst_excess(history, list(history)) == pytest.approx(logs)
 
 
+def test_most_exceeded_of_several_bounds_counts() -> None:
+    outcome = Evaluation(0.5, (0.5,), constraints={"size": 300.0, "time": 3.0})
+    trial = replace(sized(50.0)[0], evaluation=outcome)
+    history = recorded(trial, constraints=(Constraint("size", 100.0), Constraint("time", 2.0)))
+    assert worst_excess(history, [trial]) == pytest.approx(np.log([3.0]))
+
+
 def test_worst_loss_is_improved_on_until_a_trial_is_feasible() -> None:
     history = sized(300.0, 400.0)
     better = replace(history[0].evaluation, loss=0.2, fold_losses=(0.2,))

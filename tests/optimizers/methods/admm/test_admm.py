@@ -13,6 +13,7 @@ from worlds import (
     finite_space,
     mixed_space,
     one_algorithm,
+    one_hot_paths,
     ordered_space,
     recorded,
     told,
@@ -36,6 +37,7 @@ from prefect_tune.optimizers import (
     replay,
 )
 from prefect_tune.optimizers.documents import from_document, to_document
+from prefect_tune.optimizers.methods.admm import values
 from prefect_tune.optimizers.methods.admm.admm import simplest_path
 from prefect_tune.optimizers.methods.admm.paths import PathArms
 from prefect_tune.optimizers.methods.admm.splitting import (
@@ -51,7 +53,7 @@ from prefect_tune.optimizers.methods.admm.values import ThetaMin
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
 from prefect_tune.optimizers.search.maximize import GaussianSearch
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.space.vectors import grid_of
+from prefect_tune.optimizers.space.vectors import Candidates, grid_of
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 UNIT = Objective("share", "", 0.0, 1.0)
@@ -271,7 +273,7 @@ def test_pending_queries_are_not_proposed_twice() -> None:
     assert min(np.diff(sorted(map(number_of, asked)))) > 0.05
 
 
-def test_multiplier_keeps_proposals_below_the_bound() -> None:
+def test_theta_min_stays_below_the_bound_and_searches_near_feasible_points(monkeypatch) -> None:
     """1 - x / 100 + 5 max(x / 50 - 1 + 5 / 10, 0)^2 is least at 27.5."""
     trials = []
     for number, x in enumerate((0.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0)):
@@ -285,6 +287,13 @@ def test_multiplier_keeps_proposals_below_the_bound() -> None:
     theta_min = ThetaMin(LINE, paper, Positions(LINE, paper))
     proposed = theta_min.propose(state, seen, history, np.random.default_rng(0))
     assert number_of(Query(proposed)) == pytest.approx(27.5, abs=2.0)
+    near: list[Candidates] = []
+    monkeypatch.setattr(values, "maximize", lambda *given, **_: near.append(given[2]) or given[2])
+    default = AdmmOptions()
+    theta_min, state = ThetaMin(LINE, default, Positions(LINE, default)), AdmmState(path=("a",))
+    seen = observations(history, objective, default)
+    theta_min.propose(state, seen, history, np.random.default_rng(0))
+    assert near[0].units[:5, 0] == pytest.approx([0.4, 0.3, 0.2, 0.1, 0.0])
 
 
 def test_arm_with_the_most_rewards_is_drawn_most() -> None:
@@ -325,6 +334,18 @@ def test_linear_solver_learns_additive_paths() -> None:
     drawn = [table.least(model(rng)) for _ in range(100)]
     assert drawn.count(("a0", "a0")) > 30
     assert len(set(drawn)) > 3
+
+
+def test_coefficients_of_paths_are_drawn_from_their_posterior() -> None:
+    losses, rows = np.array([3.0, 1.0, 4.0, 1.5]), one_hot_paths((2, 3))[:4]
+    space, rng = counted_space((2, 3)), np.random.default_rng(0)
+    draw = PathArms(space, 0).linear(dict(zip(space.paths(), losses, strict=False)))
+    drawn = np.array([draw(rng) for _ in range(4_000)])
+    covariance = np.linalg.inv(rows.T @ rows / 0.3**2 + 2 * np.eye(5))
+    standardized = (losses - losses.mean()) / losses.std()
+    mean = covariance @ rows.T @ standardized / 0.3**2
+    assert drawn.mean(axis=0) == pytest.approx(mean, abs=0.05)
+    assert np.cov(drawn.T) == pytest.approx(covariance, abs=0.05)
 
 
 class OfThree(OfMany):

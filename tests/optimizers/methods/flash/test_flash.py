@@ -84,6 +84,7 @@ def test_phases_follow_in_order_and_the_forest_stays_in_the_subspace(options, ph
         (query,) = ask_and_tell(optimizer, by_path(optimizer), 1)
         decisions = optimizer.decisions
         assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (6, 6, 3)
+        assert optimizer.memo["subspace"] == decisions["subspace"]  # for a resumed search
         pairs = zip(query.configuration.path, decisions["subspace"].values(), strict=True)
         of_phase[optimizer._because.phase].append(all(a in ids for a, ids in pairs))
     assert len(of_phase) == phases
@@ -165,9 +166,9 @@ PAPER = FlashOptions(variant="paper")
 @pytest.mark.parametrize(
     ("options", "n_trials", "n_known", "lengths"),
     [
-        (FlashOptions(), None, 0, (4, 4)),  # a third of the rank of the paths
+        (FlashOptions(), None, 0, (5, 5)),  # a third of the rank of the paths
         (FlashOptions(), None, 8, (8, 2)),
-        (FlashOptions(), None, 3, (4, 4)),
+        (FlashOptions(), None, 3, (5, 5)),
         (FlashOptions(), 15, 0, (3, 3)),
         (FlashOptions(), 1, 0, (1, 1)),
         (FlashOptions(n_init=5, n_prune=0), 2, 0, (5, 0)),
@@ -176,7 +177,7 @@ PAPER = FlashOptions(variant="paper")
     ],
 )
 def test_phase_lengths_are_a_third_of_the_rank_or_thirty(options, n_trials, n_known, lengths):
-    table = PathTable(counted_space((4, 5, 5)), 0)
+    table = PathTable(counted_space((4, 5, 6)), 0)
     assert phase_lengths(options, table, n_trials, n_known=n_known) == lengths
 
 
@@ -367,6 +368,9 @@ def test_phase_three_predicts_unseen_paths_from_effects_of_algorithms_and_values
     mean, deviation = predict(features[is_new])
     assert mean == pytest.approx(losses[is_new], abs=1.5)
     assert (deviation < losses.std()).all()
+    small = search._fitted(features[~is_new], losses[~is_new] / 1024, 0, None)
+    assert small(features[is_new])[1] == pytest.approx(deviation / 1024)
+    assert not search._effects(features)[:, 9:][np.tile(features[:, 9:] < 0, 2)].any()
 
 
 def test_paper_variant_forest_depends_only_on_differences_of_losses() -> None:
