@@ -24,8 +24,8 @@ def drawn(n: int) -> list[Configuration]:
     return [sample_configuration(SPACE, rng) for _ in range(n)]
 
 
-def learned(configurations: list[Configuration], losses: ArrayLike) -> Importance:
-    return importance_of(SPACE, [c.to_json() for c in configurations], losses)
+def learned(configurations: list[Configuration], losses: ArrayLike, **more: float) -> Importance:
+    return importance_of(SPACE, [c.to_json() for c in configurations], losses, **more)
 
 
 def u(configuration: Configuration) -> float:
@@ -39,11 +39,14 @@ def by_name(found: Importance) -> dict[str | None, float]:
 def test_choices_with_an_effect_come_first() -> None:
     """The loss is u if `y` is chosen, else 0."""
     configurations = drawn(400)
-    found = learned(configurations, [u(c) for c in configurations])
+    losses = np.array([u(c) for c in configurations])
+    found = learned(configurations, losses)
     assert found.r2 > 0.9
     assert [*by_name(found)][:2] == ["model", "u"]
     assert by_name(found)["u"] > 0.3
     assert abs(by_name(found)["idle"]) < 0.02
+    assert learned(configurations, 2.0**-60 * losses).r2 == found.r2
+    assert learned(configurations, losses, chance=0.25).bound == 0.25 < found.bound
 
 
 def test_few_trials_or_noise_give_a_reason_instead_of_effects() -> None:

@@ -24,6 +24,7 @@ from prefect_tune.optimizers import (
     best_and_diverse,
     replay,
 )
+from prefect_tune.optimizers.models.forest import OlderMean
 from prefect_tune.optimizers.trials.earlier import OlderTrials, Transfer
 
 SPACE = mixed_space()
@@ -92,6 +93,10 @@ def test_weight_of_a_prior_follows_from_the_spread_of_loss_pairs_around_a_line()
     # Median deviations are 10 of the losses and 3 of the residuals, of which three are free.
     assert transfer.weight == pytest.approx(100 / (100 + 9 * 5 / 3))
     assert transfer.correlation == pytest.approx(1.0)
+    # Four pairs of slope 1 are added to five of slope 2, which leaves residuals of slope 4/9.
+    steep = Transfer.of(list(zip(x, 2 * x, strict=True)), x)
+    assert (steep.slope, steep.intercept) == pytest.approx((14 / 9, 80 / 9))
+    assert steep.weight == pytest.approx(14**2 / (14**2 + 4**2 * 5 / 3))
     # An outlier does not move the line.
     outlier = Transfer.of([*((float(k), 5.0 + k) for k in range(6)), (6.0, 400.0)], np.arange(7.0))
     assert outlier.mapped(np.arange(6.0)) == pytest.approx(5 + np.arange(6.0))
@@ -116,8 +121,15 @@ def test_older_runs_count_less_and_the_newest_loss_of_a_configuration_counts() -
     assert older.raw.tolist() == [4.0, 5.0]
     assert older.weights.tolist() == [0.25, 0.5]
     trials = tuple(PriorTrial(tree(depth), float(depth)) for depth in range(1, 21))
-    share = OlderTrials.of(Prior(trials), Transfer(weight=0.25)).subsample()
-    assert [trial.loss for trial in share] == [2.0, 6.0, 10.0, 14.0, 18.0]
+    share = OlderTrials.of(Prior(trials), Transfer(slope=2.0, intercept=1.0, weight=0.25))
+    assert [trial.loss for trial in share.subsample()] == [5.0, 13.0, 21.0, 29.0, 37.0]
+
+
+def test_mean_of_equal_older_losses_is_the_loss_in_this_study() -> None:
+    trials = tuple(PriorTrial(tree(depth), 3.0) for depth in range(1, 5))
+    older = OlderTrials.of(Prior(trials), Transfer(slope=2.0, intercept=1.0, weight=0.5))
+    mean = OlderMean(lambda known: np.zeros((len(known), 1))).given(older)
+    assert mean(np.zeros((2, 1))) == pytest.approx([7.0, 7.0])
 
 
 def test_repeated_configurations_are_alternately_the_best_and_the_most_different() -> None:
@@ -138,7 +150,7 @@ def test_prior_survives_json_and_skips_trials_outside_the_space() -> None:
     document["start"][0]["scale"]["algorithm"] = "gone"
     inside = Prior.from_json(document, SPACE)
     assert (inside.trials, inside.start) == (PRIOR.trials[2:], PRIOR.start[1:])
-    assert inside.n_skipped == 2
+    assert Prior.from_json(inside.to_json(), SPACE).n_skipped == inside.n_skipped == 2
 
 
 def test_every_method_reports_the_prior_and_drops_a_misleading_prior() -> None:

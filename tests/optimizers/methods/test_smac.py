@@ -13,6 +13,8 @@ from prefect_tune.optimizers import (
     Configuration,
     History,
     Objective,
+    Prior,
+    PriorTrial,
     Query,
     Smac,
     Space,
@@ -72,6 +74,15 @@ def test_forest_targets_follow_the_options(losses, options, targets, best) -> No
     assert observed.units[:, 0] == pytest.approx([0.0, 0.1, 0.2, 0.9])
     assert found == pytest.approx(np.array(targets))
     assert least == pytest.approx(best)
+
+
+def test_older_results_come_first_with_their_weights(monkeypatch) -> None:
+    search, history, seen = search_of(counted_space((1,), 2)), valley(3, 0.3), []
+    history.prior = Prior(tuple(PriorTrial(line(x).configuration, 20.0) for x in (0.1, 0.2)))
+    fitted = search._fitted
+    monkeypatch.setattr(search, "_fitted", lambda *given: seen.append(given[3]) or fitted(*given))
+    search.propose(history, np.random.default_rng(0))
+    assert seen[0].tolist() == [0.3, 0.3, 1.0, 1.0, 1.0]
 
 
 def test_local_search_finds_the_maximum() -> None:
