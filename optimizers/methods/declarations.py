@@ -175,6 +175,11 @@ class HistoriesOptions(MethodOptions):
         default=30,
         at_least=1,
     )
+    variant: Variant = option(
+        "With `paper`, bootstrap samples have as many rows as are held out, not half as many, and "
+        "each history has its own Gaussian process.",
+        default="default",
+    )
     n_startup: ClassVar[int] = 5
     """Number of random configurations before the Gaussian process's first proposal."""
 
@@ -184,7 +189,8 @@ class HistoriesOptions(MethodOptions):
 
         If there is only one bootstrap, it contains all examples.
         """
-        return Bootstraps(self.n_histories, 0.5 if self.n_histories > 1 else 0.0)
+        share = 1.0 if self.variant == "paper" else 0.5
+        return Bootstraps(self.n_histories, share if self.n_histories > 1 else 0.0)
 
 
 def ensemble_lines(decisions: Mapping[str, Any], _: ScoreText) -> list[str]:

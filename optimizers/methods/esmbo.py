@@ -9,10 +9,17 @@ for N histories:
     E gains h                                   every complete trial is a candidate
     eq. 5 and 6: how often h is the best        Esmbo.weights, best_frequencies
 
-Departures from the paper: the ensemble contains only models that are best in some bootstrap,
-weighted by the number of these bootstraps (eq. 4). All histories share one kernel. If a trial has
-no risks, its risks are estimated from its loss. `EnsembledRandomSearch` (ERS, section 6) draws
-configurations at random and builds the ensemble like ESMBO.
+`variant=paper` follows the paper. By default, bootstraps have half of the rows, as in the authors'
+code, and all histories share one kernel.
+
+Both variants depart from the paper. The paper's algorithm returns all models, but its equations 4
+to 6 weight models by how often each is the best. The code follows the equations, as the authors'
+code does. The Gaussian process has weak priors, because the likelihood of few results has no unique
+maximum, and starts after random trials. If a trial has no risks, its risks are estimated from its
+loss.
+
+`EnsembledRandomSearch` (ERS, section 6) draws configurations at random and builds the ensemble like
+ESMBO.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +41,7 @@ _FEW_EXAMPLES = 30
 
 
 class Esmbo(Jopt):
-    """A search that lowers the loss of each bootstrap in turn, with one Gaussian process for all.
+    """A search that lowers the loss of each bootstrap in turn, by default with one process for all.
 
     If a trial has no risks, for example because it lost a race, its risk in a bootstrap is
     estimated as its loss plus the mean difference between risk and loss in the bootstrap.
@@ -72,21 +79,30 @@ class Esmbo(Jopt):
             **super().decisions,
         }
 
+    def _next(self, rng: Generator) -> Configuration:
+        if self.is_of_paper:
+            self.memo = None  # a fit does not start from the kernel of another history
+        return super()._next(rng)
+
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:
         """Return the risks of trials, shape (n, N), and the index of the next history.
 
-        Failed trials get risks above the worst risk.
+        Failed trials get risks above the worst risk. With `variant=paper`, only the risks of the
+        next history are returned, shape (n, 1).
         """
         failed = np.array([t.loss is None for t in trials], dtype=np.bool_)
         told = self._risks([t for t in trials if t.loss is not None])
         risks = np.empty((len(trials), self.options.n_histories))
         risks[~failed] = told
         risks[failed] = told.max(axis=0) + (losses[failed] - losses[~failed].max())[:, None]
-        return risks, self._n_asks % self.options.n_histories
+        turn = self._n_asks % self.options.n_histories
+        return (risks[:, [turn]], 0) if self.is_of_paper else (risks, turn)
 
-    def _why(self, number: int) -> str:
+    def _why(self, number: int) -> str:  # noqa: ARG002
         n = self.options.n_histories
-        return f"largest expected improvement in the {ordinal(number + 1)} of {n} bootstraps"
+        return (
+            f"largest expected improvement in the {ordinal(self._n_asks % n + 1)} of {n} bootstraps"
+        )
 
     def _risks(self, trials: Sequence[Trial]) -> Array:
         n = self.options.n_histories

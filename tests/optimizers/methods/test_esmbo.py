@@ -21,9 +21,11 @@ from prefect_tune.optimizers import (
     Trial,
     replay,
 )
+from prefect_tune.optimizers.method import ordinal
 from prefect_tune.optimizers.methods.esmbo import Esmbo
 from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.objective import Bootstraps
 
 N = 4
 Risks = tuple[float, ...]
@@ -88,6 +90,23 @@ def test_histories_take_turns_and_improve_independently(monkeypatch) -> None:
     assert asked == [0, 1, 2, 3] * 3
     for number, query in list(zip(asked, queries, strict=True))[4:]:
         assert abs(depth_of(query) - (number + 0.5) / N) < 0.3
+
+
+def test_paper_variant_fits_a_kernel_to_the_next_history_and_bootstraps_all_rows() -> None:
+    optimizer = esmbo(variant="paper")
+    assert (optimizer.bootstraps, esmbo().bootstraps) == (Bootstraps(N, 1.0), Bootstraps(N, 0.5))
+    for _ in range(8):
+        tell(optimizer)
+    for number in range(8, 11):
+        inputs, before = optimizer._search.inputs, optimizer.history.complete
+        risks = [trial.evaluation.risks[number % N] for trial in before if trial.evaluation]
+        observed = inputs.of(inputs.encode(trial.query.configuration for trial in before))
+        rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(number,)))
+        kernel, targets = inputs.kernel, np.array(risks)
+        alone = GaussianProcess.fit(kernel, observed, targets, rng=rng, n_restarts=1)
+        tell(optimizer)
+        assert optimizer.memo["theta"] == pytest.approx(alone.theta, abs=1e-6)
+        assert f"in the {ordinal(number % N + 1)} of 4 bootstraps" in optimizer.reason.text
 
 
 def test_weights_count_the_histories_won_by_each_feasible_trial() -> None:
