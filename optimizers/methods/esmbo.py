@@ -100,9 +100,8 @@ class Esmbo(Jopt):
 
     def _why(self, number: int) -> str:  # noqa: ARG002
         n = self.options.n_histories
-        return (
-            f"largest expected improvement in the {ordinal(self._n_asks % n + 1)} of {n} bootstraps"
-        )
+        turn = ordinal(self._n_asks % n + 1)
+        return f"largest expected improvement in the {turn} of {n} bootstraps"
 
     def _risks(self, trials: Sequence[Trial]) -> Array:
         n = self.options.n_histories

@@ -1,33 +1,54 @@
-"""Worlds of the claims of the methods: planted losses, and real tables."""
+"""Worlds of the claims of the methods: planted losses, real tables, and models of real tables."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import numpy as np
 from ConfigSpace import Float, Integer
-from peer_tools.plain_evaluation import PlainEvaluator
+from peer_tools.plain_evaluation import PlainEvaluator, problem_of, source_of, space_of
 from peer_tools.tables import TableFile
 from peer_tools.task import Task
-from simulation import Outcome
+from simulation import Outcome, Simulation
 from worlds import BENCHMARK, algorithm, counted_space
 
 from prefect_tune.optimizers import (
     Algorithm,
+    Configuration,
     Constraint,
     Evaluation,
     Objective,
     Query,
     Space,
     Step,
+    make_optimizer,
 )
+from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.objective import Bootstraps
+from prefect_tune.storage.artifacts import StoreAddress
+from prefect_tune.tasks.data.split import REFIT
+from prefect_tune.tasks.final.ensemble import (
+    BOOTSTRAPS,
+    MOST_PICKS,
+    HeldOut,
+    blend,
+    choose,
+    member_output,
+)
+from prefect_tune.tasks.fitting.fitting import fit_model
+from prefect_tune.tasks.fitting.recipe import step_seed
+from prefect_tune.tasks.objective.predictions import Predictions
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.evaluate import study_resampling
+from prefect_tune.tasks.trial.path_run import PathRun, recipe_at
 
-__all__ = ["World", "artificial", "bounded", "paths", "table"]
+__all__ = ["Pair", "World", "artificial", "bounded", "paths", "table"]
 
 
 @dataclass(frozen=True)
@@ -186,3 +207,73 @@ def table(path: Path, folder: Path, *, seconds: float = 20.0) -> Iterator[World]
         objective = Objective("loss", "", 0.0, 100.0 if split.kind == "classes" else inf)
         measured = partial(evaluator.measured, limit=seconds)
         yield World(evaluator.space, objective, lambda query: measured(query.configuration))
+
+
+class Pair:
+    """A table and the space of one model; a third of the training rows is held out.
+
+    The rows are prepared once, because the steps before the model have no choices.
+
+    Args:
+        path: File of the table.
+        model: Name of the space.
+        seed: Number of the split.
+        folder: Folder for files of the study.
+    """
+
+    def __init__(self, path: Path, model: str, seed: int, folder: Path) -> None:
+        split = TableFile.of(str(path)).split(seed, folder)
+        options = {"space": model, "holdout": "0.33"}
+        files = (str(split.train), str(split.test), split.target, split.kind)
+        task = Task(*files, inf, split.seed, monotonic(), str(folder), options)
+        address = StoreAddress(str(folder / "store"))
+        self.space = space_of(task)
+        self.problem = problem_of(task, source_of(task), self.space, address)
+        context = StudyContext("pair", self.problem, address)
+        query = Query(default_configuration(self.space, next(iter(self.space.paths()))))
+        self._runs = {fold: PathRun(context, query, [fold]) for fold in (0, REFIT)}
+        for run in self._runs.values():
+            for position in range(len(run.steps) - 1):
+                run.run(position)
+
+    def predictions(self, configuration: Configuration, fold: int) -> Predictions:
+        """Return the predictions of a model for the rows that a fold holds out."""
+        run, position = self._runs[fold], len(self._runs[fold].steps) - 1
+        rows, (step, model, _) = run.nodes(fold)[-1], run.steps[-1]
+        steps = [*run.steps[:-1], (step, model, dict(configuration.choices)[step.name])]
+        how = recipe_at(steps, position, rows.summary, run.dataset)
+        data = rows.fold.data(rows.part("train"), rows.part("held_out"))
+        return fit_model(how, step_seed(self.problem.seed, step.name, fold), data)[1]
+
+    def final_losses(self, method: str, options: Mapping[str, object], trials: int) -> list[float]:
+        """Return the test losses of the final model and of the best trial, and the members.
+
+        The final model is an ensemble if the method declares one, and otherwise the best trial.
+        """
+        run, seed = self._runs[0], self.problem.seed
+        dataset, metric, n_classes = run.dataset, run.metric, len(run.dataset.classes)
+        optimizer = make_optimizer(method, self.space, seed, Objective(), options)
+        bootstraps = optimizer.bootstraps or Bootstraps(1, 0.0)
+        resampling = study_resampling(self.problem, metric, run.store, bootstraps)
+        y, found = dataset.y[run.split.held_out(0)], dict[Configuration, Predictions]()
+
+        def outcome(query: Query) -> Evaluation:
+            found[query.configuration] = predicted = self.predictions(query.configuration, 0)
+            loss = metric.loss(y, predicted, n_classes)
+            risks = tuple(resampling.risks([predicted]))
+            return Evaluation(loss, (loss,), 1.0, 1.0, risks=risks)
+
+        Simulation(optimizer, outcome, trials=trials).run()
+        candidates = [trial.query.configuration for trial in optimizer.history.best(trials)]
+        held_out = HeldOut(dataset, run.split, metric, tuple((found[c],) for c in candidates))
+        kind: Any = optimizer.method.ensemble or "single"
+        counted = replace(BOOTSTRAPS, share=bootstraps.share)
+        chosen = choose(kind, held_out, MOST_PICKS, counted, np.random.default_rng(seed)).weights
+        tests = {i: self.predictions(candidates[i], REFIT) for i in {0, *chosen}}
+
+        def test_loss(weights: Mapping[int, float]) -> float:
+            outputs = [w * member_output(tests[i], n_classes) for i, w in weights.items()]
+            blended = blend(np.sum(outputs, axis=0), n_classes)
+            return metric.loss(dataset.y[run.split.held_out(REFIT)], blended, n_classes)
+
+        return [test_loss(chosen), test_loss({0: 1.0}), float(len(chosen))]

@@ -12,7 +12,8 @@ A claim compares methods on equal worlds, with equal seeds:
 - `curves`: recorded learning curves of seven tables, with a budget of 8 full training runs; in
   `charged-curves`, asks take their seconds from the budget;
 - `grids`: recorded grids of SVMs on subsets of three tables; small subsets of two tables mislead;
-- `tables`: FLASH's space on the tables FILE (CSV or Parquet with the column `target`).
+- `tables`: FLASH's space on the tables FILE (CSV or Parquet with the column `target`);
+- `pairs`: ESMBO's ensembles, each of one model on one of the tables FILE (classification).
 
 `--rerun` runs claims anew and prints fresh figures next to the recorded figures. FOLDER keeps the
 runs, so an interrupted rerun continues. `--commit` replaces the records of the claims. Methods are
@@ -30,14 +31,14 @@ from functools import partial
 from itertools import product
 from math import inf
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 from time import process_time
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from anytime import Contestant, Curve, watched
-from claim_worlds import World, artificial, bounded, paths, table
+from claim_worlds import Pair, World, artificial, bounded, paths, table
 from curve_replay import AT, objective_of
 from curve_replay import run as run_on_curves
 from curve_tables import TABLES, load_table
@@ -123,6 +124,16 @@ def on_table(trials: int, folder: Path, key: Mapping[str, Any]) -> dict[str, Any
         return course(world, contestant, key["seed"], trials)
 
 
+def on_pair(trials: int, key: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the test losses of the final model and of the best trial, and the members."""
+    contestant, model = Contestant.of(key["method"]), key["world"].split()[1]
+    with TemporaryDirectory() as folder:
+        pair = Pair(Path(key["file"]), model, key["seed"], Path(folder))
+        began = process_time()
+        values = pair.final_losses(contestant.method, contestant.options, trials)
+        return {"values": values, "seconds": [process_time() - began], "asks": 0.0}
+
+
 @dataclass(frozen=True)
 class Claim:
     """A comparison of methods.
@@ -136,6 +147,7 @@ class Claim:
         is_rank: Whether a column is a mean rank over worlds and seeds, or a median.
         against: Method whose final loss the others should reach sooner; empty for none.
         spent: `trials` or `seconds` to that loss, as a fraction of the other method's total.
+        models: Spaces of the tables given on the command line, each a world with each table.
     """
 
     run: Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -146,6 +158,7 @@ class Claim:
     is_rank: bool = True
     against: str = ""
     spent: str = "trials"
+    models: Sequence[str] = ("",)
 
 
 AFTER = {f"after {n} trials": n - 1 for n in (20, 40, 60, 100)}
@@ -199,6 +212,14 @@ CLAIMS = {
         against="smac",
         spent="seconds",
     ),
+    "pairs": Claim(
+        partial(on_pair, 150),
+        (),
+        1,
+        "esmbo,esmbo:variant=paper,ers,jopt:n_startup=5",
+        {"test loss of the final model": 0},
+        models=("svm", "mlp", "random_forest"),
+    ),
 }
 
 
@@ -213,6 +234,10 @@ def figures(name: str, runs: pd.DataFrame) -> Iterator[str]:
     if name == "bounds":
         last = [[values[-1] for values in runs.loc[runs["method"] == m, "values"]] for m in methods]
         columns["found"] = [f"{np.isfinite(x).sum()} of {len(x)}" for x in last]
+    if name == "pairs" and "esmbo" in methods:
+        columns["pairs on which `esmbo` has the lower test loss (ties count half)"] = [
+            lower_share(runs, "esmbo", method) for method in methods
+        ]
     if claim.against in methods:
         text = f"{claim.spent} to the final loss of `{claim.against}`, as a fraction"
         columns[f"{text} (median; never)"] = [
@@ -222,6 +247,15 @@ def figures(name: str, runs: pd.DataFrame) -> Iterator[str]:
     yield "|---|" + "---|" * len(columns)
     for method, *texts in zip(methods, *columns.values(), strict=True):
         yield f"| {shown(method)} | {' | '.join(texts)} |"
+
+
+def lower_share(runs: pd.DataFrame, method: str, other: str) -> str:
+    """Return how often a method has the lower first value, in the runs of both methods."""
+    values = runs.assign(value=runs["values"].str[0])
+    wide = values.pivot_table(index=["world", "seed"], columns="method", values="value")
+    own, others = wide[[method]].join(wide[[other]], rsuffix="_").dropna().to_numpy().T
+    wins = (own < others).mean() + (own == others).mean() / 2
+    return "" if method == other else f"{wins:.2f} of {len(own)}"
 
 
 def median_share(claim: Claim, runs: pd.DataFrame, method: str) -> str:
@@ -280,7 +314,8 @@ def made(name: str, key: dict[str, Any]) -> dict[str, Any]:
 def rerun(name: str, options: argparse.Namespace) -> pd.DataFrame:
     """Return fresh runs of a claim; runs in the folder are not repeated."""
     claim = CLAIMS[name]
-    files = {TABLE.name.split(".")[0]: str(TABLE) for TABLE in options.tables}
+    named = product(claim.models, options.tables)
+    files = {f"{path.name.split('.')[0]} {model}".strip(): str(path) for model, path in named}
     worlds = claim.worlds or tuple(files)
     if not worlds:
         sys.exit(f"the claim {name} needs data; name CSV or Parquet files with --tables")
@@ -290,7 +325,7 @@ def rerun(name: str, options: argparse.Namespace) -> pd.DataFrame:
     seeds = range(options.seeds or claim.seeds)
     keys = [
         {"claim": name, "world": world, "method": method, "seed": seed}
-        | ({"file": files[world]} if name == "tables" else {})
+        | ({} if claim.worlds else {"file": files[world]})
         for seed, world, method in product(seeds, worlds, methods)
     ]
     stored = {tuple(row["key"][k] for k in KEY) for row in kept.rows}
@@ -301,13 +336,16 @@ def rerun(name: str, options: argparse.Namespace) -> pd.DataFrame:
             kept.get_or_make({"key": key}, lambda run=run, more=more: run | more)
     rows = [{**row.pop("key"), **row} for row in map(dict, kept.rows)]
     frame = pd.DataFrame(rows).drop(columns="file", errors="ignore")
-    return frame[frame["method"].isin(methods) & frame["seed"].isin(seeds)]
+    is_asked = frame["method"].isin(methods) & frame["seed"].isin(seeds)
+    return frame[is_asked & frame["world"].isin(worlds)]
 
 
 def committed(name: str, fresh: pd.DataFrame) -> None:
     """Replace the records of a claim that was run anew."""
     seeds, methods = fresh["seed"].max() + 1, ",".join(fresh["method"].unique())
     command = f"tests/benchmarks/run claims --rerun {name} --seeds {seeds} --methods {methods}"
+    if not CLAIMS[name].worlds:
+        command += f" --tables {' '.join(sorted({w.split()[0] for w in fresh['world']}))}"
     fresh = fresh.assign(command=command)
     for column_name in ("values", "seconds"):
         arrays = (np.asarray(x, "float32") for x in fresh[column_name])

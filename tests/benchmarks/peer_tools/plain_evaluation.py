@@ -34,7 +34,7 @@ from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.trial.evaluate import evaluate_query
 from prefect_tune.tasks.trial.path_run import PathRun
 
-__all__ = ["PlainEvaluator", "refitted", "space_of"]
+__all__ = ["PlainEvaluator", "problem_of", "refitted", "source_of", "space_of"]
 
 FOLDS = 3
 _TRIAL_SHARE, _LEAST_TRIAL_SECONDS = 0.1, 10.0
@@ -58,6 +58,11 @@ def space_of(task: Task) -> Space:
     return usable_part(space)
 
 
+def source_of(task: Task) -> Source:
+    """Return the training and test rows of a task."""
+    return Source(task.train, target=task.target, test=task.test, predicts=_TARGETS[task.kind])
+
+
 class PlainEvaluator:
     """Evaluates configurations of a space one after the other.
 
@@ -68,9 +73,7 @@ class PlainEvaluator:
 
     def __init__(self, task: Task, source: Source | None = None) -> None:
         self.space, self._task = space_of(task), task
-        predicts = _TARGETS[task.kind]
-        table = Source(task.train, target=task.target, test=task.test, predicts=predicts)
-        self._source = source or table
+        self._source = source or source_of(task)
         self._limit = max(_LEAST_TRIAL_SECONDS, _TRIAL_SHARE * task.seconds)
         # Forked: what is imported here need not be imported again after a trial was ended.
         self._forking = multiprocessing.get_context("fork")
@@ -153,7 +156,7 @@ def _serve(pipe: Connection, task: Task, source: Source, space: Space, known: st
     """Answer requests until the pipe is closed."""
     address = StoreAddress(str(Path(task.folder, "store")))
     read = Problem.from_json(json.loads(known)) if known else None
-    problem = read or _problem(task, source, space, address)
+    problem = read or problem_of(task, source, space, address)
     pipe.send(json.dumps(problem.to_json()))
     context = StudyContext("plain", problem, address, use_cache=False)
     with suppress(EOFError):
@@ -168,7 +171,8 @@ def _serve(pipe: Connection, task: Task, source: Source, space: Space, known: st
             pipe.send(answer)
 
 
-def _problem(task: Task, source: Source, space: Space, address: StoreAddress) -> Problem:
+def problem_of(task: Task, source: Source, space: Space, address: StoreAddress) -> Problem:
+    """Import the rows of a source into a store, and return the problem of a task."""
     store, dataset = open_store(address), read_source(source)
     test_size = 0.0 if source.test is None else None
     holdout = float(task.options.get("holdout", 0)) or None
