@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -246,9 +247,10 @@ class Pair:
         return fit_model(how, step_seed(self.problem.seed, step.name, fold), data)[1]
 
     def final_losses(self, method: str, options: Mapping[str, object], trials: int) -> list[float]:
-        """Return the test losses of the final model and of the best trial, and the members.
+        """Return test losses: of the final model, of the best trial, and of a member on average.
 
-        The final model is an ensemble if the method declares one, and otherwise the best trial.
+        The last value is the average percentage of test rows on which two members differ. The final
+        model is an ensemble if the method declares one, and otherwise the best trial.
         """
         run, seed = self._runs[0], self.problem.seed
         dataset, metric, n_classes = run.dataset, run.metric, len(run.dataset.classes)
@@ -276,4 +278,8 @@ class Pair:
             blended = blend(np.sum(outputs, axis=0), n_classes)
             return metric.loss(dataset.y[run.split.held_out(REFIT)], blended, n_classes)
 
-        return [test_loss(chosen), test_loss({0: 1.0}), float(len(chosen))]
+        member = np.mean([test_loss({i: 1.0}) for i in chosen])
+        labels = combinations([tests[i].label for i in chosen], 2)
+        differences = [100 * np.mean(one != other) for one, other in labels]
+        difference = np.mean(differences or [0.0])
+        return [test_loss(chosen), test_loss({0: 1.0}), float(member), float(difference)]

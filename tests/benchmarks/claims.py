@@ -125,7 +125,7 @@ def on_table(trials: int, folder: Path, key: Mapping[str, Any]) -> dict[str, Any
 
 
 def on_pair(trials: int, key: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the test losses of the final model and of the best trial, and the members."""
+    """Return the values of `Pair.final_losses`."""
     contestant, model = Contestant.of(key["method"]), key["world"].split()[1]
     with TemporaryDirectory() as folder:
         pair = Pair(Path(key["file"]), model, key["seed"], Path(folder))
@@ -237,6 +237,13 @@ def figures(name: str, runs: pd.DataFrame) -> Iterator[str]:
     if name == "pairs" and "esmbo" in methods:
         text = "fraction of pairs on which `esmbo` has the lower test loss (ties count half)"
         columns[text] = [lower_share(runs, "esmbo", method) for method in methods]
+        means = runs.groupby("method")["values"].agg(lambda values: np.mean(list(values), axis=0))
+        for i, text in (
+            (0, "mean test error of the final model, in percent"),
+            (2, "of a member"),
+            (3, "test rows on which two members differ, in percent"),
+        ):
+            columns[text] = [f"{means[method][i]:.1f}" for method in methods]
     if claim.against in methods:
         text = f"{claim.spent} to the final loss of `{claim.against}`, as a fraction"
         columns[f"{text} (median; never)"] = [
