@@ -29,7 +29,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from time import process_time
@@ -131,7 +131,7 @@ def on_pair(trials: int, key: Mapping[str, Any]) -> dict[str, Any]:
         pair = Pair(Path(key["file"]), model, key["seed"], Path(folder))
         began = process_time()
         values = pair.final_losses(contestant.method, contestant.options, trials)
-        return {"values": values, "seconds": [process_time() - began], "asks": 0.0}
+        return {"values": values, "seconds": [process_time() - began], "asks": nan}
 
 
 @dataclass(frozen=True)
