@@ -30,7 +30,8 @@ class Parameter:
         start: Starting value in a fit.
         lower: Lower bound of the parameter.
         upper: Upper bound of the parameter.
-        prior: Mean and standard deviation of the normal prior.
+        prior: Mean and standard deviation of the normal prior. An infinite deviation stands for a
+            uniform prior between the bounds.
     """
 
     name: str
@@ -51,6 +52,8 @@ class Parameter:
 
     def draw(self, rng: Generator) -> float:
         """Return a draw from the prior, clipped to the bounds."""
+        if np.isinf(self.prior[1]):
+            return float(rng.uniform(self.lower, self.upper))
         return float(np.clip(rng.normal(*self.prior), self.lower, self.upper))
 
 

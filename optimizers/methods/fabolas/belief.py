@@ -1,12 +1,13 @@
 """Observations, and Gaussian processes of losses and run times (equation 6, section 3.4).
 
-By default, a process uses the most likely parameters. `variant=paper` draws the parameters with
-emcee (Foreman-Mackey et al. 2013), whose walkers start near the most likely parameters at each ask.
+By default, a process uses the most likely parameters. `variant=paper` draws the parameters of both
+processes with emcee (Foreman-Mackey et al. 2013), whose walkers start near the most likely
+parameters at each ask. The priors are those of section 3.4.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import log
+from math import inf, log
 from typing import Any, Self
 
 import numpy as np
@@ -14,16 +15,18 @@ from emcee import EnsembleSampler, State
 from numpy.random import Generator
 
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.subsets import COST, UNKNOWN_RANGE, Sizes, Strategy
+from prefect_tune.optimizers.methods.fabolas.subsets import (
+    COST,
+    PAPER_COST,
+    UNKNOWN_RANGE,
+    Sizes,
+    Strategy,
+)
 from prefect_tune.optimizers.models.fidelity_kernel import Basis, FidelityKernel
 from prefect_tune.optimizers.models.forest import LossMean, OlderMean
 from prefect_tune.optimizers.models.gaussian_process import FIT_ITERATIONS, GaussianProcess
 from prefect_tune.optimizers.models.inputs import PipelineInputs, conditional_inputs
-from prefect_tune.optimizers.models.kernels import (
-    FallingNoise,
-    Noise,
-    Parameter,
-)
+from prefect_tune.optimizers.models.kernels import NOISE, FallingNoise, Noise, Parameter
 from prefect_tune.optimizers.models.log_posterior import log_posterior_value
 from prefect_tune.optimizers.models.seconds import LEAST_SECONDS
 from prefect_tune.optimizers.search.maximize import is_refitted
@@ -40,15 +43,32 @@ _LARGEST_LOSS = 1e100  # larger losses would overflow when squared
 def _lengthscale(name: str, n: int) -> Parameter:
     """Return a lengthscale with ln l^2 ~ N(2 (ln 0.5 + ln(d) / 4), 2^2), in [-10, 2 + ln d].
 
-    `n` is the number of dimensions d. In the paper, the prior is uniform.
+    `n` is the number of dimensions d.
     """
     mean = log(0.5) + 0.25 * log(n)
     return Parameter(name, mean, -5.0, 1.0 + 0.5 * log(n), (mean, 1.0))
 
 
-def pipeline_inputs(space: Space) -> PipelineInputs:
+def _flat_lengthscale(name: str, n: int) -> Parameter:  # noqa: ARG001
+    """Return a lengthscale of the paper, with ln l^2 uniform in [-10, 2]."""
+    return Parameter(name, 0.0, -5.0, 1.0, (0.0, inf))
+
+
+_FLAT_NOISE = replace(NOISE, prior=(NOISE.start, inf))
+
+
+def _log_horseshoe(theta: float) -> float:
+    """Return the log density of theta = ln sigma^2 under the paper's prior of sigma^2.
+
+    The density of a horseshoe with scale 0.1 has no closed form. ln(1 + 3 (0.1 / x)^2) lies between
+    its bounds (Carvalho et al. 2010, theorem 1.1).
+    """
+    return float(np.log(np.log1p(3 * (0.1 / np.exp(theta)) ** 2)) + theta)
+
+
+def pipeline_inputs(space: Space, *, is_of_paper: bool = False) -> PipelineInputs:
     """Return the inputs of a space, with the priors of Fabolas and its reference methods."""
-    return conditional_inputs(space, _lengthscale)
+    return conditional_inputs(space, _flat_lengthscale if is_of_paper else _lengthscale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +173,8 @@ class Belief:
 
     Attributes:
         processes: Processes of the losses, one for each draw of the parameters.
-        costs: Process of log seconds per fold; None if run times are not used.
+        costs: Processes of log seconds per fold, one for each draw; empty if run times are not
+            used.
         scale: Scale on which losses are modeled.
         basis: Basis functions of the losses.
         n_folds: Number of folds of an evaluation with s above `one_fold_to`.
@@ -161,7 +182,7 @@ class Belief:
     """
 
     processes: tuple[GaussianProcess, ...]
-    costs: GaussianProcess | None
+    costs: tuple[GaussianProcess, ...]
     scale: LossScale
     basis: Basis
     n_folds: int = 1
@@ -183,10 +204,11 @@ class Belief:
 
     def seconds(self, inputs: Array) -> Array:
         """Return predicted seconds, c of equation 7, shape (n,); 0 if run times are not used."""
-        if self.costs is None:
+        if not self.costs:
             return np.zeros(len(inputs))
         folds = np.where(inputs[:, -1] <= self.one_fold_to, 1, self.n_folds)
-        return folds * np.exp(self.costs.predict(inputs)[0])
+        each: Array = np.exp([process.predict(inputs)[0] for process in self.costs])
+        return folds * each.mean(axis=0)
 
     def imagining(self, inputs: Array) -> "Belief":
         """Return the belief, assuming that pending evaluations at `inputs` match predictions."""
@@ -199,11 +221,15 @@ _Data = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Regression:
-    """A kernel and a noise model, whose parameters are fitted or drawn."""
+    """A kernel and a noise model, whose parameters are fitted or drawn.
+
+    The noise variance has a horseshoe prior if `is_of_paper`.
+    """
 
     kernel: FidelityKernel
     noise: Noise
-    is_drawn: bool = False
+    is_drawn: bool
+    is_of_paper: bool
 
     def learned(self, data: _Data, last: Mapping[str, Any] | None, rng: Generator) -> Any:
         """Return the parameters as JSON values. A fit starts from the `last` parameters."""
@@ -230,9 +256,10 @@ class _Regression:
 
         def log_density(theta: Array) -> float:
             inputs, targets = process.inputs, process.standardized
-            return log_posterior_value(
+            value = log_posterior_value(
                 self.kernel, theta, inputs, targets, noise=self.noise, has_constant=False
             )
+            return value + _log_horseshoe(theta[-1]) if self.is_of_paper else value
 
         sampler = EnsembleSampler(n_walkers, len(parameters), log_density)
         random_state = np.random.RandomState(rng.integers(2**32)).get_state()
@@ -259,10 +286,14 @@ class Learner:
         self._one_fold_to = float(sizes.s(strategy.one_fold_to)) if strategy.one_fold_to else -1.0
         self._older = OlderMean(lambda known: inputs.of(inputs.encode(known)))
         within, s = inputs.within, inputs.width
-        noise = Noise() if strategy.is_published else FallingNoise(s)
+        is_of_paper = strategy.is_published and strategy.is_drawn
+        self._most_learned = None if is_of_paper else RULES.most_learned
+        plain = Noise(_FLAT_NOISE) if is_of_paper else Noise()
+        noise = plain if strategy.is_published else FallingNoise(s)
         kernel = FidelityKernel(within, s, strategy.basis)
-        self._losses = _Regression(kernel, noise, strategy.is_drawn)
-        self._costs = _Regression(FidelityKernel(within, s, COST), Noise())
+        self._losses = _Regression(kernel, noise, strategy.is_drawn, is_of_paper)
+        of_costs = FidelityKernel(within, s, PAPER_COST if is_of_paper else COST)
+        self._costs = _Regression(of_costs, plain, is_of_paper, is_of_paper)
 
     def learn(
         self, seen: Observations, last: Mapping[str, Any], rng: Generator
@@ -283,7 +314,7 @@ class Learner:
         losses, seconds, scale = self._data(seen)
         return Belief(
             self._losses.given(losses, kept["losses"]),
-            self._costs.given(seconds, kept["costs"])[0] if self._strategy.has_costs else None,
+            self._costs.given(seconds, kept["costs"]) if self._strategy.has_costs else (),
             scale,
             self._strategy.basis,
             self._objective.n_folds or 1,
@@ -294,10 +325,10 @@ class Learner:
         """Return the losses and log seconds to fit to, and the scale of the losses.
 
         If there are too many observations, the ones on the most rows are used, and the newest among
-        equals.
+        equals. The paper uses all observations.
         """
         order = np.lexsort((-np.arange(len(seen.trials)), -seen.inputs[:, -1]))
-        rows = np.sort(order[: RULES.most_learned])
+        rows = np.sort(order[: self._most_learned])
         scale = LossScale.of(seen.losses[rows], self._objective, self._strategy)
         losses = scale.learned(seen.losses[rows])
         older = self._older.given(seen.older)

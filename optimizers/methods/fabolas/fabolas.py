@@ -8,19 +8,22 @@ Algorithm 1, line 1 (initial design)       Sizes.first_shares, Fabolas._designed
              line 6 (incumbent)            Fabolas._standing, Fabolas.incumbent
 Equations 2, 3 and 5 (EI, ES, MTBO)        ExpectedImprovement, EntropySearch, TwoTasks
 
-`variant=paper` uses the acquisition, bases, noise model, drawn parameters and incumbent of the
-paper. The default variant differs as follows:
+`variant=paper` follows the paper. The default variant differs as follows:
 
-- The information gain has a closed form, and parameters are fitted.
+- The information gain has a closed form, and parameters are fitted, with other priors (`belief`).
+- Sizes are powers of 1/2, small subsets are evaluated on one fold, and outliers are capped.
 - All configurations share a trend over sizes, and the noise decreases with size.
-- The initial design is halved on each larger subset.
+- The initial design is halved on each larger subset. Later, a configuration is evaluated only on
+  larger sizes than before.
 - The incumbent has the lowest sum of predicted mean and standard deviation.
-- Full evaluations verify predictions, and a gate may stop the use of subsets.
+- Full evaluations verify predictions, and a gate may stop the use of subsets. The best predictions
+  are confirmed by full evaluations at the end of the budget, after which the incumbent is the best
+  full evaluation.
 
-Both variants depart from the paper: sizes are powers of 1/2, priors differ (`belief`), random
-candidates replace DIRECT and CMA-ES, and a configuration is evaluated only on larger sizes than
-before. After confirmations at the end of the budget, the incumbent is the best full evaluation.
-`rules` defines the constants.
+Both variants depart from the paper: random candidates replace DIRECT and CMA-ES, which need a box,
+and the gain in equation 7 is estimated in closed form (`search.entropy`), which has a smaller error
+than expectation propagation. Subsets are nested instead of drawn for each evaluation, so an equal
+query has an equal result and is not proposed again. `rules` defines the constants.
 """
 
 from collections.abc import Mapping
@@ -122,17 +125,12 @@ class Fabolas(Optimizer):
         self._recalled: tuple[list[Any], Trial | None] = [], None
 
     def _find_sizes(self) -> Sizes:
-        return Sizes.of(self.objective)
+        return Sizes.of(self.objective, is_continuous=self.is_of_paper)
 
     def _find_strategy(self) -> Strategy:
-        n_confirmed = 0 if self.sizes.is_single else RULES.confirmed
         if self.is_of_paper:
             return Strategy(
-                basis=PAPER_LOSS,
-                acquisition="divergence_per_cost",
-                is_log=False,
-                is_drawn=True,
-                n_confirmed=n_confirmed,
+                basis=PAPER_LOSS, acquisition="divergence_per_cost", is_log=False, is_drawn=True
             )
         is_log = self.objective.is_percentage
         return Strategy(
@@ -141,7 +139,7 @@ class Fabolas(Optimizer):
             is_log=is_log,
             is_published=False,
             one_fold_to=0.0 if self.sizes.is_single else RULES.first_shares[1],
-            n_confirmed=n_confirmed,
+            n_confirmed=0 if self.sizes.is_single else RULES.confirmed,
         )
 
     @property
@@ -154,6 +152,7 @@ class Fabolas(Optimizer):
         """The configuration with the best prediction on all rows, or the best full evaluation.
 
         The best full evaluation is the incumbent after a confirmation, or if subsets are not used.
+        With `variant=paper`, there are no confirmations.
         """
         seen = [self.memo, *self.history]
         if seen != self._recalled[0]:
@@ -177,17 +176,15 @@ class Fabolas(Optimizer):
         if "losses" in memo:
             is_closed = memo["closed"]
             belief = self._learners[is_closed].recall(self._seen(is_full=is_closed), memo)
-            standing = self._standing(belief, seen)
-            if standing.trials:
+            if (standing := self._standing(belief, seen)).trials:
                 return standing.trials[0]
-        feasible = [t for t in seen.trials if t.loss is not None and self.history.violation(t) <= 0]
-        return min(feasible, key=lambda t: (-t.query.subset, t.loss, t.number), default=None)
+        return super().incumbent
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:
         may_begin = budget.trials_left != 0 or not self.resumes_configurations
         seen = self._seen()
         knows_enough = np.isfinite(seen.losses).sum() >= RULES.confirmed
-        left = budget.seconds_left
+        left = None if self.is_of_paper else budget.seconds_left
         if may_begin and (not knows_enough or left is None or left > budget.seconds_spent):
             design = self._designed(rng, is_endless=not knows_enough)
             if design is not None:
@@ -249,7 +246,7 @@ class Fabolas(Optimizer):
 
         `number` is the position of the model in random order.
         """
-        if number >= self._n_models or self._n_models == 1:
+        if number >= self._n_models or self._n_models == 1 or self.is_of_paper:
             return None
         *before, last = self.space.searched
         model = np.random.default_rng(self.seed).permutation(self._n_models)[number]
@@ -374,25 +371,29 @@ class Fabolas(Optimizer):
             belief,
             acquisition,
             sizes=self.sizes.s(shares),
+            is_continuous=self.sizes.is_continuous,
             leaders=standing.candidates,
             best=min(standing.mean, default=0.0),
             overhead=self._overhead(budget),
             rng=rng,
         )
         found = search.run()
-        at_sizes = [self._inputs.at(found.candidates, float(s)) for s in self.sizes.s(shares)]
+        at_sizes = [self._inputs.at(found.candidates, s) for s in found.sizes.T]
         fits = np.column_stack([belief.seconds(rows) for rows in at_sizes]) <= left
         largest: dict[Configuration, float] = {}
         for t in self.history:
             share = t.query.subset if t.is_told else 1.0
             largest[t.query.configuration] = max(largest.get(t.query.configuration, 0.0), share)
+        asked = {t.query for t in self.history}
         for row, level in found.best_first():
             configuration = self._inputs.candidates.decode(found.candidates, row)
-            if configuration is None or not fits[row, level]:
+            if configuration is None:
                 continue
-            if shares[level] > largest.get(configuration, 0.0):
+            query = self._query(configuration, self.sizes.share(found.sizes[row, level]))
+            is_larger = query.subset > largest.get(configuration, 0.0)
+            if query not in asked if self.is_of_paper else is_larger and fits[row, level]:
                 self._because = _SOUGHT[acquisition]
-                return self._query(configuration, shares[level]), search.models()
+                return query, search.models()
         if pending:
             raise NotYet
         raise SpaceExhausted(
@@ -472,7 +473,7 @@ class Fabolas(Optimizer):
 
     @cached_property
     def _inputs(self) -> PipelineInputs:
-        return pipeline_inputs(self.space)
+        return pipeline_inputs(self.space, is_of_paper=self.is_of_paper)
 
     @cached_property
     def _learners(self) -> tuple[Learner, Learner]:

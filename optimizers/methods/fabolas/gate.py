@@ -84,13 +84,13 @@ def decisions_of(
     The decisions are the evaluated sizes, the state of the gate, the probability of each model, the
     confirmations and the notes. `floor` is the floor of `LossScale`.
     """
-    told = [(t.query.subset, t.state) for t in history if t.is_told]
+    told = [(sizes.nearest(sizes.s(t.query.subset)), t.state) for t in history if t.is_told]
     runs = Counter(share for share, _ in told)
     confirmations = list(_confirmations(history, memo, floor))
     notes = [sizes.note] if sizes.note else []
     if history.stopped and not history.complete:
         notes.append("no trial was a full evaluation, so the best configuration is only predicted")
-    elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
+    elif history.stopped and memo.get("full") and all(c["loss"] is None for c in confirmations):
         notes.append("the budget ended before the best configurations were confirmed on all rows")
     state, reason = "open", ""
     if sizes.is_single:

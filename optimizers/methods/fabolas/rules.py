@@ -94,7 +94,8 @@ class FabolasOptions(MethodOptions):
         at_least=1,
     )
     variant: Literal["default", "paper"] = option(
-        "`paper` has the published acquisition, basis functions, inference and incumbent.",
+        "`paper` is the published method: subsets of any number of rows, all folds, raw losses and "
+        "only predictions.",
         default="default",
     )
 

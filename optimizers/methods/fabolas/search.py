@@ -2,7 +2,8 @@
 
 The information is about the location of the minimum. All sizes of a candidate are scored at once.
 All candidates, draws of the parameters and rounds use the same random numbers, so that scores can
-be compared. The paper uses DIRECT and CMA-ES instead (section 3.4).
+be compared. The paper uses DIRECT and CMA-ES instead (section 3.4), which search a box, but a space
+of pipelines also has paths and categories.
 """
 
 from collections.abc import Iterator
@@ -32,9 +33,10 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates
 
 @dataclass(frozen=True, slots=True)
 class ScoredCandidates:
-    """C candidates and their scores at M sizes, shape (C, M)."""
+    """C candidates, and M sizes of each candidate with scores, shape (C, M) each."""
 
     candidates: Candidates
+    sizes: Array
     scores: Array
 
     def best_first(self) -> Iterator[tuple[int, int]]:
@@ -50,7 +52,8 @@ class Search:
         inputs: Inputs of the space.
         belief: Belief that includes pending evaluations (see `Belief.imagining`).
         acquisition: Acquisition to maximize.
-        sizes: Values of s for the allowed sizes, shape (M,).
+        sizes: Values of s in the first round, shape (M,), and by default in all rounds.
+        is_continuous: Whether later rounds draw values of s near the best value.
         leaders: Candidates with results, ordered by predicted loss.
         best: Lowest predicted loss of the leaders.
         overhead: Seconds of an evaluation that do not depend on the size.
@@ -64,13 +67,15 @@ class Search:
         acquisition: Acquisition,
         *,
         sizes: Array,
+        is_continuous: bool = False,
         leaders: Candidates,
         best: float,
         overhead: float,
         rng: Generator,
     ) -> None:
         self._inputs, self._belief, self._acquisition = inputs, belief, acquisition
-        self._sizes, self._overhead, self._best, self._rng = sizes, overhead, best, rng
+        self._sizes, self._is_continuous, self._rng = sizes, is_continuous, rng
+        self._overhead, self._best = overhead, best
         n = RULES.near * RULES.n_representers
         self._pool = pool_around(inputs, leaders[: RULES.near], n, rng)
         self._minimizers: list[Minimizer] = []
@@ -89,29 +94,32 @@ class Search:
 
     def run(self) -> ScoredCandidates:
         """Return the candidates from all rounds with their scores."""
-        candidates, scores = self._pool, self._scores(self._pool)
+        candidates, levels = self._pool, self._sizes
+        sizes, scores = np.tile(levels, (len(candidates), 1)), self._scores(candidates, levels)
         for width in RULES.widths:
             order = np.argsort(-scores.max(axis=1), kind="stable")[: RULES.near]
             origins = candidates[np.repeat(order, RULES.near)]
             near = moved(self._inputs, origins, np.full((len(origins), 1), width), self._rng)
+            if self._is_continuous:
+                best = sizes.flat[int(scores.argmax())]
+                levels = np.clip(self._rng.normal(best, width, len(levels)), 0.0, 1.0)
             if len(near):
                 candidates = candidates.joined(near)
-                scores = np.concatenate([scores, self._scores(near)])
-        return ScoredCandidates(candidates, scores)
+                sizes = np.concatenate([sizes, np.tile(levels, (len(near), 1))])
+                scores = np.concatenate([scores, self._scores(near, levels)])
+        return ScoredCandidates(candidates, sizes, scores)
 
     def _seek_minimizer(self) -> None:
         at_one = self._inputs.at(self._pool, 1.0)
         joint = [process.joint(at_one) for process in self._belief.processes]
-        draws, improvements = [], []
-        for process, (mean, covariance) in zip(self._belief.processes, joint, strict=True):
-            variance = np.maximum(np.diag(covariance), 1e-12)
-            root = np.tril(cholesky(covariance, 1e-8 * float(variance.mean())))
+        draws = []
+        for mean, covariance in joint:
+            root = np.tril(cholesky(covariance, 1e-8 * float(np.diag(covariance).mean())))
             steps = self._rng.standard_normal((len(at_one), RULES.n_thompson))
             draws.append((mean + root @ steps).T)
-            best = self._best / float(process.scale[0])
-            improvements.append(log_expected_improvement(mean[:, 0], np.sqrt(variance), best))
         n = min(RULES.n_representers, len(at_one))
-        rows = choose_representers(np.array(draws), np.array(improvements), n, self._rng)
+        improvements = self._log_improvements(at_one)
+        rows = choose_representers(np.array(draws), improvements, n, self._rng)
         normals = whitened_normals(n, RULES.n_normals, self._rng)
         self._representers, self._at_one = self._pool[rows], at_one[rows]
         self._minimizers = [
@@ -119,18 +127,19 @@ class Search:
             for mean, covariance in joint
         ]
 
-    def _scores(self, candidates: Candidates) -> Array:
-        inputs, m = self._inputs.at(candidates, 1.0), len(self._sizes)
+    def _log_improvements(self, inputs: Array) -> Array:
+        """Return log expected improvements for each draw of the parameters, shape (K, n)."""
+        predicted = [process.predict(inputs) for process in self._belief.processes]
+        return np.array([log_expected_improvement(m, d, self._best) for m, d in predicted])
+
+    def _scores(self, candidates: Candidates, sizes: Array) -> Array:
+        inputs, m = self._inputs.at(candidates, 1.0), len(sizes)
         if self._acquisition == "improvement":
-            each = [
-                log_expected_improvement(*process.predict(inputs), self._best)
-                for process in self._belief.processes
-            ]
             seconds = self._belief.seconds(inputs) + self._overhead
-            return (logsumexp(each, axis=0) - np.log(seconds))[:, None]
+            return (logsumexp(self._log_improvements(inputs), axis=0) - np.log(seconds))[:, None]
         at_sizes = np.repeat(inputs, m, axis=0)
-        at_sizes[:, -1] = np.tile(self._sizes, len(inputs))
-        phi = self._belief.basis.functions(self._sizes)
+        at_sizes[:, -1] = np.tile(sizes, len(inputs))
+        phi = self._belief.basis.functions(sizes)
         values = np.zeros((len(inputs), m))
         for process, minimizer in zip(self._belief.processes, self._minimizers, strict=True):
             latents = latents_of(process, inputs, self._at_one)

@@ -31,11 +31,11 @@ PAPER_LOSS = Basis(
 )
 """The paper's basis, (1, (1 - s)^2), without a trend shared by all configurations."""
 
-COST = Basis(
-    lambda s: np.column_stack([np.ones_like(s), s]),
-    trend=(1.0, 4.0),
-)
-"""Basis of log seconds, which makes run times a power of the number of rows."""
+PAPER_COST = Basis(lambda s: np.column_stack([np.ones_like(s), s]), trend=(0.0, 0.0))
+"""The paper's basis of log seconds, (1, s), which makes run times a power of the number of rows."""
+
+COST = Basis(PAPER_COST.functions, trend=(1.0, 4.0))
+"""The paper's basis of log seconds, with a trend shared by all configurations."""
 
 TASKS = Basis(
     lambda s: np.column_stack([(s == 1).astype(float), (s < 1).astype(float)]),
@@ -94,12 +94,14 @@ class Sizes:
         shares: Allowed fractions of the rows, increasing to 1. `of` chooses powers of 1/2, so that
             trials of the same size share subsets and cached results.
         note: Note for users if subsets cannot be used.
+        is_continuous: Whether any number of rows from n_min to n_max is allowed, as in the paper.
     """
 
     n_min: int
     n_max: int
     shares: tuple[float, ...]
     note: str = ""
+    is_continuous: bool = False
 
     def s(self, share: ArrayLike) -> Array:
         """Return s = log(n / n_min) / log(n_max / n_min) in [0, 1], in the shape of `share`."""
@@ -107,6 +109,16 @@ class Sizes:
         if self.n_min == self.n_max:
             return np.ones_like(n)
         return np.clip(np.log(n / self.n_min) / np.log(self.n_max / self.n_min), 0.0, 1.0)
+
+    def nearest(self, s: float | Array) -> float:
+        """Return the fraction in `shares` that is nearest to s."""
+        return self.shares[int(np.argmin(np.abs(self.s(self.shares) - s)))]
+
+    def share(self, s: float) -> float:
+        """Return the allowed fraction of the rows that is nearest to s."""
+        if self.is_continuous:
+            return round(self.n_min ** (1 - s) * self.n_max**s) / self.n_max
+        return self.nearest(s)
 
     @property
     def is_single(self) -> bool:
@@ -135,22 +147,26 @@ class Sizes:
         return cls(n_min, n_rows, (share, 1.0))
 
     @classmethod
-    def of(cls, objective: Objective) -> Self:
+    def of(cls, objective: Objective, *, is_continuous: bool = False) -> Self:
         """Return the sizes for the rows and classes of an objective.
 
         The smallest subset has at least 10 rows per class on average, 50 rows, 1/256 of all rows,
         and `ROWS_PER_CLASS` rows of the rarest class, so that it resembles the full data. If the
         smallest subset would have more than 1/8 of all rows, all rows are the only size.
+        Continuous sizes follow the paper: the smallest subset has 10 rows per class, or 50 rows for
+        regression, which the paper does not treat.
         """
         n_rows, rarest = objective.n_rows, objective.n_rarest
         if n_rows is None:
-            return cls(1, UNKNOWN_RANGE, _dyadic(1 / UNKNOWN_RANGE))
+            return cls(1, UNKNOWN_RANGE, _dyadic(1 / UNKNOWN_RANGE), is_continuous=is_continuous)
         of_classes = RULES.rows_per_class * (objective.n_classes or 0)
         usual = max(of_classes, RULES.least_rows, n_rows // RULES.most_range)
-        least = usual
-        if objective.n_classes and rarest:
+        least, largest = usual, RULES.first_shares[1]
+        if is_continuous:
+            least, largest = of_classes or RULES.least_rows, 1 / 2
+        elif objective.n_classes and rarest:
             least = max(usual, ceil(ROWS_PER_CLASS * n_rows / rarest))
-        if n_rows * RULES.first_shares[1] < least:
+        if n_rows * largest < least:
             of_rarest = f", because the rarest class has {rarest}" if least > usual else ""
             note = (
                 "all evaluations use all rows; subsets would save too little, because the smallest "
@@ -158,7 +174,8 @@ class Sizes:
             )
             return cls.single(objective, note)
         shares = _dyadic(least / n_rows)
-        return cls(round(shares[0] * n_rows), n_rows, shares)
+        n_min = least if is_continuous else round(shares[0] * n_rows)
+        return cls(n_min, n_rows, shares, is_continuous=is_continuous)
 
 
 def _dyadic(least: float) -> tuple[float, ...]:

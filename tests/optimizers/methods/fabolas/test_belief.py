@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from math import log
+from operator import mul
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     Learner,
     LossScale,
     Observations,
+    _log_horseshoe,
     log_floor,
     pipeline_inputs,
 )
@@ -112,8 +115,9 @@ CENTRE = INPUTS.at(INPUTS.encode([configuration((0.5, 0.5))]), 1)
 
 
 def learned(n: int, strategy: Strategy = OF_ERRORS, last=None) -> tuple[Belief, dict]:
-    seen = Observations.of(recorded(*plane_trials(n)), SIZES, INPUTS, 1)
-    learner = Learner(INPUTS, SIZES, ERROR, strategy)
+    inputs = pipeline_inputs(cube(2), is_of_paper=strategy.is_drawn)
+    seen = Observations.of(recorded(*plane_trials(n)), SIZES, inputs, 1)
+    learner = Learner(inputs, SIZES, ERROR, strategy)
     return learner.learn(seen, last or {}, np.random.default_rng(0))
 
 
@@ -127,17 +131,44 @@ def test_small_subsets_predict_loss_and_seconds_of_all_rows() -> None:
 
 def test_sampled_parameters_differ_stay_in_bounds_and_form_a_mixture() -> None:
     belief, kept = learned(12, OF_PAPER)
-    process = belief.processes[0]
-    parameters = (*process.kernel.parameters, *process.noise.parameters)
-    thetas = np.array(kept["losses"]["thetas"])
-    assert len({tuple(theta) for theta in thetas}) > 4
-    assert (thetas >= [p.lower - 1e-6 for p in parameters]).all()
-    assert (thetas <= [p.upper + 1e-6 for p in parameters]).all()
+    for name, processes in (("losses", belief.processes), ("costs", belief.costs)):
+        kernel, noise = processes[0].kernel, processes[0].noise
+        parameters = (*kernel.parameters, *noise.parameters)
+        thetas = np.array(kept[name]["thetas"])
+        assert len({tuple(theta) for theta in thetas}) > 4
+        assert (thetas >= [p.lower - 1e-6 for p in parameters]).all()
+        assert (thetas <= [p.upper + 1e-6 for p in parameters]).all()
     moments = np.array([p.predict(CENTRE) for p in belief.processes])[:, :, 0]
     (mean,), (deviation,) = belief.predict(CENTRE)
     assert mean == pytest.approx(moments[:, 0].mean())
     second = (moments[:, 1] ** 2 + moments[:, 0] ** 2).mean()
     assert deviation**2 == pytest.approx(second - mean**2)
+    each = [np.exp(process.predict(CENTRE)[0][0]) for process in belief.costs]
+    assert belief.seconds(CENTRE) == pytest.approx([np.mean(each)])
+
+
+def test_priors_of_the_paper_are_uniform_lengthscales_and_a_horseshoe(monkeypatch) -> None:
+    """ln l^2 is uniform in [-10, 2], and the draws of ln sigma^2 follow the horseshoe."""
+    belief, _ = learned(12, OF_PAPER)
+    assert belief.costs[0].kernel.basis.trend == (0, 0)
+    lengthscales = belief.processes[0].kernel.parameters[:2]
+    assert [(p.lower, p.upper, p.prior[1]) for p in lengthscales] == [(-5.0, 1.0, np.inf)] * 2
+    draws = [lengthscales[0].draw(np.random.default_rng(seed)) for seed in range(400)]
+    assert np.quantile(draws, (0.25, 0.75)) == pytest.approx([-3.5, -0.5], abs=0.4)
+    at = np.array([1e-4, 1e-2, 1.0])
+    density = np.log(1 + 3 * (0.1 / at) ** 2) * at  # of ln sigma^2, by its derivative
+    assert np.exp([_log_horseshoe(x) for x in np.log(at)]) == pytest.approx(density)
+    means = list[float]()
+    for slope in (-1e3, 1e3):
+        monkeypatch.setattr(belief_module, "_log_horseshoe", partial(mul, slope))
+        drawn = learned(4, OF_PAPER)[1].values()
+        means += [np.mean([theta[-1] for theta in kept["thetas"]]) for kept in drawn]
+    assert max(means[:2]) < -9 < -4 < min(means[2:])
+
+
+def test_variant_paper_learns_from_all_results(monkeypatch) -> None:
+    monkeypatch.setattr(belief_module, "RULES", replace(RULES, most_learned=5))
+    assert len(learned(12, OF_PAPER)[0].processes[0].inputs) == 12
 
 
 @pytest.mark.parametrize(("n", "is_fitted"), [(64, True), (65, False), (66, False), (67, True)])
@@ -206,12 +237,15 @@ def run(
     acquisition: Acquisition = "gain_per_cost",
     overhead: float = 0.0,
     best: float = 0.0,
+    *,
+    is_continuous: bool = False,
 ) -> ScoredCandidates:
     return Search(
         LINE,
         belief,
         acquisition,
         sizes=LEVELS if acquisition != "improvement" else LEVELS[-1:],
+        is_continuous=is_continuous,
         leaders=LINE.encode([configuration(0.1), configuration(0.9)]),
         best=best,
         overhead=overhead,
@@ -221,7 +255,8 @@ def run(
 
 def test_candidates_are_sorted_best_first() -> None:
     candidates = Candidates(np.zeros((2, 1), dtype=np.intp), np.zeros((2, 1)))
-    found = ScoredCandidates(candidates, np.array([[0.1, 0.0], [0.3, 0.2]]))
+    scores = np.array([[0.1, 0.0], [0.3, 0.2]])
+    found = ScoredCandidates(candidates, np.zeros((2, 2)), scores)
     assert list(found.best_first()) == [(1, 0), (1, 1), (0, 0), (0, 1)]
 
 
@@ -233,6 +268,16 @@ def test_information_is_divided_by_seconds_plus_overhead() -> None:
     seconds = np.column_stack([belief.seconds(rows) for rows in at_sizes])
     assert seconds.max() > 10 * seconds.min()
     np.testing.assert_allclose(found.scores[pool], gain.scores[pool] / (seconds + 3.0))
+
+
+def test_continuous_sizes_are_refined_near_the_best_size() -> None:
+    belief = belief_of(*parabola(), parameters=SMOOTH)
+    steps, found = run(belief), run(belief, is_continuous=True)
+    pool = RULES.near * RULES.n_representers
+    assert set(steps.sizes.flat) == set(found.sizes[:pool].flat) == set(LEVELS)
+    refined = found.sizes[pool:]
+    assert len(set(refined.flat)) > len(LEVELS)
+    assert abs(np.median(refined) - found.sizes.flat[int(found.scores.argmax())]) < 0.1
 
 
 def test_unit_of_losses_does_not_change_the_search() -> None:

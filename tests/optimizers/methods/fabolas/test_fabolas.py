@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ConfigSpace import Float
 from simulation import Outcome, Simulation
 from subset_worlds import BEST, ROWS, Twin, configuration, cube, position
-from worlds import ask_and_tell, told
+from worlds import algorithm, ask_and_tell, told
 
-from prefect_tune.optimizers import Budget, Query, SpaceExhausted, make_optimizer
+from prefect_tune.optimizers import Budget, Query, Space, SpaceExhausted, Step, make_optimizer
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)
@@ -95,6 +96,42 @@ def test_best_configuration_is_evaluated_on_all_rows_when_due(budget: Budget, ph
         assert query == Query(configuration(0.42))
 
 
+def paper(n_first: int = 4, **of_objective: float) -> Fabolas:
+    options = {"variant": "paper", "n_first": n_first}
+    made = make_optimizer("fabolas", cube(), 0, replace(ROWS, **of_objective), options)
+    assert isinstance(made, Fabolas)
+    return made
+
+
+@pytest.mark.slow
+def test_variant_paper_searches_all_numbers_of_rows_on_all_folds_without_full_evaluations() -> None:
+    optimizer = paper(n_folds=3)
+    queries = ask_and_tell(optimizer, Twin(drop=1.0), 16)
+    assert {q.folds for q in queries} == {None}
+    rows = np.array([q.subset for q in queries[4:]]) * ROWS.n_rows
+    assert rows == pytest.approx(np.round(rows))
+    assert len(set(rows)) > 6
+    assert rows.min() >= 50
+    assert not optimizer.resumes_configurations
+    assert optimizer.decisions["confirmations"] == []
+    assert sum(size["runs"] for size in optimizer.decisions["sizes"]) == 16
+
+
+@pytest.mark.slow
+def test_variant_paper_takes_the_best_prediction_as_the_incumbent() -> None:
+    """The incumbent was not evaluated on all rows, unlike another configuration."""
+    optimizer = paper()
+    ask_and_tell(optimizer, Twin(), 8)
+    number, query = len(optimizer.history), Query(configuration(0.99))
+    optimizer.restore(number, query, optimizer.memo)
+    optimizer.tell(told(number, query, 0.3, 100.0))
+    assert optimizer.history.incumbent is not None
+    assert position(optimizer.history.incumbent.query) == (0.99,)
+    assert optimizer.incumbent is not None
+    assert position(optimizer.incumbent.query) != (0.99,)
+    assert optimizer.ask(Budget(seconds_spent=1.0, seconds_left=1e-6))  # whatever the time
+
+
 def test_only_queries_that_can_end_in_time_are_proposed() -> None:
     query = after_first().ask(Budget(seconds_spent=1.0, seconds_left=30.0))
     assert query.subset <= 1 / 4
@@ -131,6 +168,15 @@ def test_first_design_begins_on_the_smallest_subset_and_promotes_the_best_config
     promoted = [position(q)[0] for q in queries[8:] if q.subset == 1 / 32]
     assert promoted == begun[: len(promoted)]
     assert max(promoted) < 0.3
+
+
+def test_variant_paper_begins_random_configurations_on_small_subsets_in_turn() -> None:
+    models = (algorithm(name, Float("x0", (0.0, 1.0), default=0.5)) for name in "ab")
+    two = Space("two", (Step("model", tuple(models)),))
+    optimizer = make_optimizer("fabolas", two, 0, ROWS, {"variant": "paper", "n_first": 8})
+    queries = ask_and_tell(optimizer, GOOD, 8)
+    assert [q.subset for q in queries] == [1 / 64, 1 / 32, 1 / 16, 1 / 8] * 2
+    assert len({position(q) for q in queries} - {(0.5,)}) == 8
 
 
 def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]:

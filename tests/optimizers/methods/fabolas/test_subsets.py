@@ -89,6 +89,22 @@ def test_first_design_uses_small_shares(sizes: Sizes, first: tuple[float, ...]) 
     assert sizes.first_shares == first
 
 
+def test_continuous_sizes_are_all_numbers_of_rows_from_ten_per_class() -> None:
+    sizes = Sizes.of(LARGE, is_continuous=True)
+    assert (sizes.n_min, sizes.shares[0], sizes.first_shares[0]) == (100, 1 / 256, 1 / 64)
+    shares = [sizes.share(float(s)) for s in np.linspace(0, 1, 101)]
+    assert len(set(shares)) == 101
+    assert (shares[0], shares[-1]) == (100 / 50_000, 1.0)
+    rows = np.array(shares) * 50_000
+    assert rows == pytest.approx(np.round(rows))
+    assert sizes.s(shares) == pytest.approx(np.linspace(0, 1, 101), abs=0.002)
+    assert sizes.nearest(sizes.s(0.11)) == 1 / 8
+    assert Sizes.of(Objective(n_rows=900, n_classes=0), is_continuous=True).n_min == 50
+    assert Sizes.of(Objective(n_rows=30, n_classes=2), is_continuous=True).is_single
+    steps = Sizes.of(LARGE)
+    assert {steps.share(float(s)) for s in np.linspace(0, 1, 101)} == set(steps.shares)
+
+
 SURE = 0.1
 OUTCOMES = (0.0, 1.5, -1.2, 0.8, -0.6, 1.1, -1.4, 0.3, 1.3, -0.9)
 """Of full evaluations in the order of asking, with a spread of 1."""
