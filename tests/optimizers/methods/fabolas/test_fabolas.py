@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ConfigSpace import Float
+from ConfigSpace import Float, Integer
 from simulation import Outcome, Simulation
 from subset_worlds import BEST, ROWS, Twin, configuration, cube, position
 from worlds import algorithm, ask_and_tell, told
@@ -137,6 +137,15 @@ def test_only_queries_that_can_end_in_time_are_proposed() -> None:
     assert query.subset <= 1 / 4
     with pytest.raises(SpaceExhausted, match="the budget"):
         after_first().ask(Budget(seconds_spent=1.0, seconds_left=1e-3))
+
+
+def test_configurations_only_go_to_larger_sizes() -> None:
+    space = Space("three", (Step("model", (algorithm("a", Integer("x0", (0, 2))),)),))
+    optimizer = make_optimizer("fabolas", space, 0, ROWS, {"n_first": 3})
+    ask_and_tell(optimizer, Twin(), 9)
+    for known in optimizer.history.asked:
+        shares = [trial.query.subset for trial in optimizer.history.trials_of(known)]
+        assert shares == sorted(set(shares))
 
 
 def test_pending_queries_get_imagined_results_and_new_proposals_differ() -> None:
