@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.inspection import permutation_importance
 
+from prefect_tune.optimizers.models.forest import N_TREES
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import CandidateSpace
@@ -25,7 +26,7 @@ LEAST_R2 = 0.2
 """Out-of-bag R2 below which importances are noise."""
 _MOST_TRIALS = 1_000
 """Largest number of configurations to fit. If there are more, a sample is drawn."""
-_N_TREES, _N_REPEATS = 50, 3
+_N_REPEATS = 3
 _MOST_INPUTS = 20
 """Number of inputs to permute. Inputs that reduce the variance in the trees most are chosen."""
 
@@ -104,7 +105,7 @@ def importance_of(
     X = np.hstack([drawn.algorithms, units])
     inputs = [Input(step.name) for step in space.searched]
     inputs += [Input(*column) for column in encoded.columns]
-    forest = RandomForestRegressor(_N_TREES, max_features=0.5, oob_score=True, random_state=seed)
+    forest = RandomForestRegressor(N_TREES, max_features=0.5, oob_score=True, random_state=seed)
     forest.fit(X, clipped)
     r2 = float(forest.oob_score_)
     if r2 < LEAST_R2:

@@ -22,21 +22,20 @@ from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason, share_text, two_digits
-from prefect_tune.optimizers.models.seconds import LIKELY
+from prefect_tune.optimizers.models.seconds import LIKELY, PER_ROWS
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Configuration, Query, is_allowed
-from prefect_tune.optimizers.space.sampling import SpaceExhausted
+from prefect_tune.optimizers.space.sampling import ATTEMPTS, SpaceExhausted
 from prefect_tune.optimizers.space.vectors import Encoding, reflected
 from prefect_tune.optimizers.trials.earlier import Prior
-from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.history import LEAST_KNOWN, History
 from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
-_PARTIAL_ROWS, _LEAST_ROWS = 10_000, 1_000
-"""Minimum rows of a partial run, as in FLAML 2.7, and minimum rows if more rows would take too
-long."""
+_PARTIAL_ROWS = 10_000
+"""Minimum rows of a partial run, as in FLAML 2.7."""
 _PARTIAL_RAREST = 100
 """Minimum rows of the rarest class in a partial run; all rows of the class if there are fewer."""
 _RUNG = 4
@@ -122,13 +121,9 @@ def _share(objective: Objective, n_rows: int) -> float:
 def smaller_shares(objective: Objective, share: float) -> list[float]:
     """Return `share` and its successive halves that contain at least 1,000 rows."""
     shares = [share]
-    while shares[-1] / 2 * (objective.n_rows or 0) >= _LEAST_ROWS:
+    while shares[-1] / 2 * (objective.n_rows or 0) >= PER_ROWS:
         shares.append(shares[-1] / 2)
     return shares
-
-
-LEAST_COMPARED = 3
-"""Number of other configurations needed to estimate chance differences."""
 
 
 def is_behind(
@@ -161,7 +156,7 @@ def margin(incumbent: Evaluation, history: History) -> float | None:
         and trial.evaluation is not incumbent
         and len(trial.evaluation.fold_losses) == n_folds
     ]
-    if n_folds < 2 or len(others) < LEAST_COMPARED:
+    if n_folds < 2 or len(others) < LEAST_KNOWN:
         return None
     differences = np.array(others) - np.array(incumbent.fold_losses)
     spread = sqrt(float(np.mean(np.var(differences, axis=1, ddof=1))))
@@ -183,7 +178,7 @@ def is_behind_on_part(
         known: Pairs of differences of other configurations: on this part of the rows, and on more
             rows.
     """
-    if len(known) >= LEAST_COMPARED:
+    if len(known) >= LEAST_KNOWN:
         runs, wholes = np.array(known).T
         return difference > sqrt(float(np.mean((runs - wholes) ** 2)))
     if len(incumbent.fold_losses) < 2:
@@ -215,9 +210,8 @@ _MOST_SHARE = 0.25
 """Largest fraction of the seconds left for the next rung of a slow configuration."""
 _CONFIGURATIONS_PER_CHANGE = 3
 """Number of configurations per small change, if the budget has no seconds."""
-_LEAST_RUNS, _STEP, _DIRECTIONS = 6, 0.1, 8
-"""Number of runs that must fit into the budget; step size as in FLOW2, in the unit cube; and number
-of directions to try."""
+_LEAST_RUNS, _STEP = 6, 0.1
+"""Number of runs that must fit into the budget; and step size as in FLOW2, in the unit cube."""
 _LEADS_BY, _LEADS_FULL_BY = 0.1, 0.5
 """Fraction by which the loss of a run on fewer rows must be lower for the run to lead: before any
 full trial, and ahead of the best full trial while chance differences are unknown."""
@@ -437,7 +431,7 @@ class Racing(Optimizer):
         back = positions - self._encoding.to_cube(newest)[0]
         was_change = newest.path == center.path and 0 < np.linalg.norm(back) <= 1.5 * radius
         steps = [back] if was_change else []
-        drawn = rng.normal(size=(_DIRECTIONS, len(positions)))
+        drawn = rng.normal(size=(ATTEMPTS, len(positions)))
         directions = np.vstack([self._is_capacity, drawn]) * is_moved
         steps += [radius * d / (np.linalg.norm(d) or 1.0) for d in directions]
         allowed = inf
@@ -674,7 +668,7 @@ class Racing(Optimizer):
             ran = self._losses[far]
             others = sorted(runs.keys() & ran.keys() - {j}) if j in ran else []
             known = [(runs[other] - runs[j], ran[other] - ran[j]) for other in others]
-            if len(known) >= LEAST_COMPARED:
+            if len(known) >= LEAST_KNOWN:
                 break
         return known
 

@@ -48,7 +48,7 @@ from prefect_tune.optimizers.space.configuration import (
     active_hyperparameters,
     is_allowed,
 )
-from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.space.sampling import ATTEMPTS, new_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import from_unit, to_unit
 from prefect_tune.optimizers.trials.history import imputed_losses, worst_excess
@@ -146,8 +146,6 @@ class _GivenTrials(InMemoryStorage):
 _N_KNOWN = 500
 """Largest number of trials to which the densities are fitted: a quarter are the best trials, the
 rest the newest."""
-_DRAWS = 20
-"""Number of invalid or known draws after which a configuration is drawn from the prior."""
 _START = Reason("random start", "too few results for densities")
 _LIKELY = Reason("density ratio", "more similar to good results than to other results")
 _NOTHING_ELSE = Reason("random", "all draws from the densities were invalid or evaluated before")
@@ -189,7 +187,7 @@ class Tpe(Optimizer):
             multivariate=True,  # Optuna's name for joint densities
             constant_liar=True,  # pending trials count as bad
         )
-        for _ in range(_DRAWS):
+        for _ in range(ATTEMPTS):
             configuration = self._draw(lambda group: sampler.sample_relative(study, trial, group))
             if (
                 configuration not in asked

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
-from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE, ROUNDING
+from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.trials.earlier import LEAST_PAIRS, OlderTrials
+from prefect_tune.optimizers.space.vectors import ROUNDING, Array
+from prefect_tune.optimizers.trials.earlier import LEAST_FITTED, OlderTrials
 
 
 class RandomForest:
@@ -60,7 +60,7 @@ class RandomForest:
 LossMean = Callable[[Array], Array]
 """Function from inputs, shape (n, d), to expected losses, shape (n,)."""
 
-_N_TREES = 50
+N_TREES = 50
 
 
 class OlderMean:
@@ -79,11 +79,11 @@ class OlderMean:
         f is a forest fitted to the older losses, m is their median, and w is the weight of the
         prior.
         """
-        if len(older) < LEAST_PAIRS:
+        if len(older) < LEAST_FITTED:
             return None
         if self._forest is None:
             inputs = self._inputs(older.configurations)
-            self._forest = RandomForest(inputs, older.raw, n_trees=_N_TREES, seed=0)
+            self._forest = RandomForest(inputs, older.raw, n_trees=N_TREES, seed=0)
         forest, transfer = self._forest, older.transfer
         level = float(np.median(older.losses))
 

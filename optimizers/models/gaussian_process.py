@@ -18,12 +18,11 @@ from scipy.optimize import minimize
 
 from prefect_tune.optimizers.models.kernels import Kernel, Noise
 from prefect_tune.optimizers.models.log_posterior import (
-    ROUNDING,
     cholesky,
     log_posterior,
     solve_triangular,
 )
-from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.space.vectors import ROUNDING, Array
 
 Mean = float | Callable[[Array], Array] | None
 """Prior mean: a number, a function from inputs, shape (n, d), to means, shape (n,), or None for a

@@ -7,8 +7,6 @@ from prefect_tune.optimizers.models.kernels import Kernel, Noise, Parameter
 from prefect_tune.optimizers.space.vectors import Array
 
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
-ROUNDING = 1e-12
-"""Fraction of a prior variance below which a variance may be a rounding error."""
 LEAST_VARIANCE = 1e-10
 """Lower bound on the variance of a prediction, and jitter for a possibly singular covariance
 matrix."""

@@ -19,8 +19,8 @@ from scipy.stats import qmc
 
 from prefect_tune.optimizers.models.curve_kernel import CurveKernel
 from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.models.log_posterior import ROUNDING, cholesky, solve_triangular
-from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.models.log_posterior import cholesky, solve_triangular
+from prefect_tune.optimizers.space.vectors import ROUNDING, Array
 
 _SAMPLES = 2048
 """Number of samples of the slopes, a power of two."""

@@ -17,8 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from prefect_tune.optimizers.models.log_posterior import ROUNDING
-from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.space.vectors import ROUNDING, Array
 
 _SMALLEST_SHARE = 1e-3
 """Lower bound on the standard deviation of the residuals, as a fraction of the range of the targets

@@ -38,7 +38,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 _REST = "", ""
 """Key of the overhead of a trial."""
-_PER_ROWS, _PER_COLUMNS = 1000.0, 10
+PER_ROWS, _PER_COLUMNS = 1000.0, 10
 """Number of rows, and of columns, for which levels are stored."""
 LEAST_SECONDS = 1e-4
 """Lower bound of measured seconds, which may be 0 or negative because clocks differ."""
@@ -102,7 +102,7 @@ class _Algorithm:
             to_unit(h, values[h.name]) - 0.5 if h.name in values else 0.0
             for h in self._hyperparameters
         ]
-        return np.array([1.0, log((rows + self._fixed) / _PER_ROWS), *positions])
+        return np.array([1.0, log((rows + self._fixed) / PER_ROWS), *positions])
 
     def add(self, k: int, features: Array, seconds: float) -> None:
         """Add the seconds of a fit (k = 0), or of 1,000 held-out rows (k = 1)."""
@@ -158,8 +158,8 @@ class Costs:
     def __init__(self, space: Space, objective: Objective) -> None:
         self._space, self._objective = space, objective
         self._last = space.steps[-1].name
-        self._rows = objective.n_rows or _PER_ROWS
-        self._held_out_rows = objective.n_held_out or _PER_ROWS
+        self._rows = objective.n_rows or PER_ROWS
+        self._held_out_rows = objective.n_held_out or PER_ROWS
         self.models = frozenset(algorithm.id for algorithm in space.steps[-1].algorithms)
         self.seen: set[str] = set()
         self._algorithms = {_REST: _Algorithm((), _OF_REST, objective)}
@@ -391,4 +391,4 @@ class Costs:
 
 def _times(k: int, held_out_rows: float) -> float:
     """Return 1 for a fit (k = 0), or the number of held-out and fixed rows in thousands (k = 1)."""
-    return (held_out_rows + GROWTH["fixed"]) / _PER_ROWS if k else 1.0
+    return (held_out_rows + GROWTH["fixed"]) / PER_ROWS if k else 1.0

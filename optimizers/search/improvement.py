@@ -23,6 +23,8 @@ from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.space.vectors import Array
 
+N_SOBOL = 256
+"""Number of Sobol points: simulated outcomes, or candidates of a search."""
 _LOG_ROOT_TAU = 0.5 * np.log(2 * np.pi)
 
 

@@ -18,7 +18,7 @@ from scipy.stats import qmc
 from prefect_tune.optimizers.models.forest import OlderMean
 from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.models.inputs import PipelineInputs
-from prefect_tune.optimizers.search.improvement import FeasibleImprovement
+from prefect_tune.optimizers.search.improvement import N_SOBOL, FeasibleImprovement
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import (
@@ -89,8 +89,6 @@ def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Gener
 Penalty = Callable[[Candidates], Array]
 """Function from candidates to known terms that are added to the losses, shape (n,)."""
 
-_SOBOL = 8
-"""Binary logarithm of the number of Sobol points."""
 _N_STARTS = 5
 """Number of the best observed candidates whose neighborhood is searched."""
 _N_NEIGHBORS = 24
@@ -122,8 +120,8 @@ def maximize(
     def score(candidates: Candidates) -> Array:
         return acquisition.score(inputs.of(candidates), added(candidates))
 
-    starts, drawn = observed[:_N_STARTS], space.sample(2**_SOBOL, rng)
-    units = qmc.Sobol(d, rng=rng).random_base2(_SOBOL)[: len(drawn)] if d else drawn.units
+    starts, drawn = observed[:_N_STARTS], space.sample(N_SOBOL, rng)
+    units = qmc.Sobol(d, rng=rng).random(N_SOBOL)[: len(drawn)] if d else drawn.units
     pool = Candidates(drawn.algorithms, units).joined(starts)
     for deviation in (0.2, 0.05):
         near, _ = neighbors(space, starts, _N_NEIGHBORS, rng, deviation)

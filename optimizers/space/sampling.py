@@ -68,6 +68,8 @@ def listed_paths(space: Space, seed: int) -> list[Path]:
     return sorted({sample_configuration(space, rng).path for _ in range(MOST_LISTED)})
 
 
+ATTEMPTS = 20
+"""Number of attempts to find something new near known configurations."""
 _MOST_DRAWS = 1_000
 """Number of failed draws after which a space is listed, or rejected as too constrained."""
 

@@ -39,6 +39,10 @@ from prefect_tune.optimizers.space.space import Path, Space
 Array = NDArray[np.floating[Any]]
 Column = tuple[str, str, str]
 """Name of a column of the unit cube: step, algorithm and hyperparameter."""
+TIE = 1e-9
+"""Difference below which numbers on a scale without unit count as equal."""
+ROUNDING = 1e-12
+"""Relative rounding error of a sum, or of a variance that is a difference."""
 MOST_LISTED = 20_000
 """Largest number of paths, configurations or integer values that are listed."""
 
@@ -89,10 +93,6 @@ def _ends(hyperparameter: IntegerHyperparameter) -> tuple[float, float]:
     return (float(np.log(lower)), float(np.log(upper))) if hyperparameter.log else (lower, upper)
 
 
-_INSIDE = 1e-9
-"""Distance of a cell's last position from the upper border, which belongs to the next cell."""
-
-
 @dataclass(frozen=True, slots=True)
 class Grid:
     """The values of one discrete hyperparameter.
@@ -117,14 +117,14 @@ class Grid:
     def projected(self, position: float) -> int:
         """Return the index of the value nearest to a position, rounding half up."""
         borders = (self.positions[1:] + self.positions[:-1]) / 2
-        inside = np.clip(position, 0.0, 1.0) + _INSIDE / 1_000
+        inside = np.clip(position, 0.0, 1.0) + TIE / 1_000
         return int(np.searchsorted(borders, inside, side="right"))
 
     def nearest_in_cells(self, target: float) -> Array:
         """Return the point nearest to the target in each value's rounding cell, shape (L,)."""
         borders = (self.positions[1:] + self.positions[:-1]) / 2
-        lower = np.concatenate([[0.0], borders + _INSIDE])
-        upper = np.concatenate([borders - _INSIDE, [1.0]])
+        lower = np.concatenate([[0.0], borders + TIE])
+        upper = np.concatenate([borders - TIE, [1.0]])
         return np.clip(target, lower, upper)
 
 

@@ -196,13 +196,11 @@ def _is_number(value: Document) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-LEAST_PAIRS = 4
-"""Number of pairs needed to estimate the weight, and weight, in pairs, of the prior assumption that
-the slope is 1."""
+LEAST_FITTED = 4
+"""Number of observations, or of pairs, needed to fit a model. As a number of pairs, also the weight
+of the prior assumption that the slope is 1."""
 LEAST_CORRELATION = 0.3
-"""Rank correlation below which the prior is dropped."""
-_CAUTIOUS = 0.3
-"""Weight used while there are too few pairs for an estimate."""
+"""Rank correlation below which the prior is dropped, and weight while pairs are too few."""
 _LARGEST = 0.95
 _STEEPEST = 3.0
 _MAD = 1.4826
@@ -225,7 +223,7 @@ class Transfer:
     correlation: float | None = None  # None if the pairs are too few or constant
     slope: float = 1.0
     intercept: float = 0.0
-    weight: float = _CAUTIOUS
+    weight: float = LEAST_CORRELATION
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]], older: Array) -> Self:
@@ -234,11 +232,11 @@ class Transfer:
             return cls()
         x, y = np.array(pairs, dtype=np.float64).T
         n_pairs = len(pairs)
-        if n_pairs < LEAST_PAIRS or not (np.ptp(x) and np.ptp(y)):
+        if n_pairs < LEAST_FITTED or not (np.ptp(x) and np.ptp(y)):
             return cls(n_pairs, None, 1.0, float(np.median(y - x)))
         correlation = float(spearmanr(x, y).statistic)
         found = float(np.clip(theilslopes(y, x).slope, 1 / _STEEPEST, _STEEPEST))
-        slope = (n_pairs * found + LEAST_PAIRS) / (n_pairs + LEAST_PAIRS)
+        slope = (n_pairs * found + LEAST_FITTED) / (n_pairs + LEAST_FITTED)
         intercept = float(np.median(y - slope * x))
         noise = _deviation(y - intercept - slope * x) ** 2 * n_pairs / (n_pairs - 2)
         # More than half of the losses may be equal, which makes the usual spread 0.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.space.vectors import ROUNDING, Array
 from prefect_tune.optimizers.trials.earlier import OlderTrials, Prior, Transfer
 from prefect_tune.optimizers.trials.objective import Constraint, FailureCost, Objective, violation
 from prefect_tune.optimizers.trials.outcome import TrialState
@@ -226,8 +226,8 @@ class History:
 _N_COLD = 2
 """Number of first trials whose run times are ignored, because workers are still importing
 libraries."""
-_LEAST_KNOWN = 3
-"""Number of later trials needed to estimate the run time of a trial."""
+LEAST_KNOWN = 3
+"""Number of trials needed to estimate a mean or a deviation."""
 
 
 def trials_affordable(budget: Budget, history: History) -> float | None:
@@ -237,7 +237,7 @@ def trials_affordable(budget: Budget, history: History) -> float | None:
         limits.append(float(len(history) + budget.trials_left))
     told = [t for t in history if t.is_told]
     costs = [t.cost_seconds for t in told if t.number >= _N_COLD]
-    if budget.seconds_left is not None and len(costs) >= _LEAST_KNOWN:
+    if budget.seconds_left is not None and len(costs) >= LEAST_KNOWN:
         each = sum(costs) / len(costs) + budget.ask_seconds / len(told)
         if each > 0:
             n_paid = (len(told) + len(history)) / 2  # on average, running trials are half finished
@@ -303,10 +303,6 @@ def relative_losses(losses: Array, objective: Objective, *, is_log: bool) -> Arr
     return np.log(ratio + 0.01) if is_log and is_bounded else ratio
 
 
-_ROUNDING = 1e-12
-"""Relative rounding error of a sum over any number of rows."""
-
-
 def is_least(losses: Array) -> NDArray[np.bool_]:
     """Return whether losses are the lowest along the first axis, including ties.
 
@@ -320,7 +316,7 @@ def rounding_of(losses: Array) -> Array:
 
     For losses of shape (n,) or (n, N), the tolerance has shape () or (N,).
     """
-    return np.asarray(_ROUNDING * np.median(np.abs(losses), axis=0))
+    return np.asarray(ROUNDING * np.median(np.abs(losses), axis=0))
 
 
 def best_frequencies(risks: Array) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from prefect_tune.optimizers.methods.admm.splitting import (
 )
 from prefect_tune.optimizers.methods.flash.shared_values import SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
-from prefect_tune.optimizers.space.sampling import listed_paths
+from prefect_tune.optimizers.space.sampling import ATTEMPTS, listed_paths
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.trials.history import History
@@ -118,10 +118,6 @@ class PathArms:
         return draw
 
 
-_DRAWS_PER_EFFORT = 20
-"""Number of draws per new evaluation in a z-min. Most draws return known paths."""
-
-
 class ZMin:
     """Proposes paths, using the paper's solver if `is_paper`. Calls change only the given state."""
 
@@ -172,7 +168,7 @@ class ZMin:
         draw = self._draw(state, known, known_values, rng)
         here_on = self._drawn_values(known, known_values, rng)
         at_theta: dict[Path, Configuration | None] = {}
-        while state.asked < effort and state.draws < _DRAWS_PER_EFFORT * effort:
+        while state.asked < effort and state.draws < ATTEMPTS * effort:
             state.draws += 1
             path = draw()
             if path not in at_theta:

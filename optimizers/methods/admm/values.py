@@ -20,11 +20,8 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates
+from prefect_tune.optimizers.trials.earlier import LEAST_FITTED
 from prefect_tune.optimizers.trials.history import History
-
-_N_INITIAL = 4
-"""Number of configurations of a path before the process is used: the current one and three random
-ones."""
 
 
 class ThetaMin:
@@ -69,7 +66,7 @@ class ThetaMin:
         path, search, asked = state.path, self.search(state.path), history.asked
         on_path = [t for t in history if t.query.configuration.path == path]
         older = history.older.on(path)
-        if len(on_path) + len(older) < _N_INITIAL or all(t.loss is None for t in on_path):
+        if len(on_path) + len(older) < LEAST_FITTED or all(t.loss is None for t in on_path):
             return new_configuration(self._space, asked, rng, path)
         rows = [i for i, t in enumerate(observed.trials) if t.query.configuration.path == path]
         is_paper = self._options.is_paper

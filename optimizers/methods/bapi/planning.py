@@ -16,18 +16,20 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+from prefect_tune.optimizers.methods.declarations import BracketOptions
 from prefect_tune.optimizers.methods.halving import n_promoted
-from prefect_tune.optimizers.models.log_posterior import ROUNDING
 from prefect_tune.optimizers.search.improvement import (
+    N_SOBOL,
     JointImprovement,
     log_expected_improvement,
     sobol_normals,
 )
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.vectors import Array, Candidates
+from prefect_tune.optimizers.space.vectors import ROUNDING, Array, Candidates
 
-_ETA = 3
-"""One in three configurations is promoted. The initial design may take a third of the budget."""
+_ETA = BracketOptions().eta
+"""One in three configurations is promoted, as in halving. The initial design may take a third
+of the budget."""
 _FIRST_SHARE = 1 / 25
 """Fraction of the epochs after which a new training run is first checked."""
 
@@ -320,10 +322,6 @@ def chosen_entry(
     return entries[int(np.argmax(worth - log_seconds))]
 
 
-_DRAWS = 256
-"""Number of simulated outcomes, a power of two."""
-
-
 class Planning:
     """Candidates for a plan: started configurations, including pending ones, and new ones.
 
@@ -392,7 +390,7 @@ class Planning:
             return column - half.T @ half[:, j]
 
         pending = np.flatnonzero(self.prospects.targets)
-        normals = sobol_normals(_DRAWS, horizon + len(pending), np.random.default_rng(seed))
+        normals = sobol_normals(N_SOBOL, horizon + len(pending), np.random.default_rng(seed))
         above = (mean - self.best) / process.scale
         improvement = JointImprovement(above, variance, covariance, 0.0, normals)
         for j in pending:

@@ -7,15 +7,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.methods.flash.shared_values import TIE, BestValues, SharedValues
+from prefect_tune.optimizers.methods.flash.shared_values import BestValues, SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
 from prefect_tune.optimizers.space.sampling import listed_paths
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace
+from prefect_tune.optimizers.space.vectors import TIE, Array, Candidates, CandidateSpace
 from prefect_tune.optimizers.trials.trial import Trial
-
-_EXHAUSTED = 1e-6
-"""Gain below which a path lies in the span of the chosen paths, up to rounding."""
 
 
 def design_order(
@@ -58,7 +55,7 @@ def _independent(paths: Array, start: int, n: int, rng: Generator | None) -> lis
     chosen: list[int] = []
     while len(chosen) < n:
         pick = _pick(distance, rng) if chosen else start
-        if distance[pick] < _EXHAUSTED:
+        if distance[pick] < TIE:  # the path lies in the span of the chosen paths
             break
         chosen.append(pick)
         direction = paths[pick] - basis.T @ (basis @ paths[pick])

@@ -7,11 +7,11 @@ from numpy.random import Generator
 
 from prefect_tune.optimizers.methods.flash.cost import PathCost
 from prefect_tune.optimizers.methods.flash.design import PathTable
-from prefect_tune.optimizers.methods.flash.shared_values import TIE, BestValues
+from prefect_tune.optimizers.methods.flash.shared_values import BestValues
 from prefect_tune.optimizers.methods.smac import ForestSearch, Predict
 from prefect_tune.optimizers.models.path_linear import PathLinear
 from prefect_tune.optimizers.search.improvement import log_expected_improvement, log_feasibility
-from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.space.vectors import TIE, Array
 from prefect_tune.optimizers.trials.history import History, imputed_losses, worst_excess
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial

@@ -36,8 +36,9 @@ from prefect_tune.optimizers.space.configuration import (
     default_configuration,
     is_allowed,
 )
+from prefect_tune.optimizers.space.sampling import ATTEMPTS
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.vectors import Array, from_unit, to_unit
+from prefect_tune.optimizers.space.vectors import TIE, Array, from_unit, to_unit
 from prefect_tune.optimizers.trials.history import History
 
 BestValues = Mapping[tuple[str, str, str], Choice]
@@ -49,10 +50,6 @@ VARIED_SHARE = 0.3
 """Largest fraction of the budget for varying shared values."""
 _MOST_ALGORITHMS = 2
 """Largest number of algorithms in a step with shared values."""
-_DRAWS = 8
-"""Number of attempts to find a new, allowed variation of a configuration."""
-TIE = 1e-9
-"""Difference below which two gains, or two losses in units of their spread, count as equal."""
 _FAILURES = 2
 """Number of failures without a success after which a model family is no longer varied."""
 
@@ -215,7 +212,7 @@ class SharedValues:
             is_failing = group not in works and n_failed[group] >= _FAILURES
             if is_failing or all(tried[group][c] for c in self._unconditional(base.path)):
                 continue
-            for _ in range(_DRAWS):
+            for _ in range(ATTEMPTS):
                 varied = self._varied(base, tried[group], rng) if n_tried[group] else base
                 if varied not in history.asked and is_allowed(self._space, varied):
                     return varied
