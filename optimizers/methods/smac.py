@@ -38,7 +38,13 @@ from prefect_tune.optimizers.search.improvement import (
 from prefect_tune.optimizers.space.configuration import Query, default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, neighbors
+from prefect_tune.optimizers.space.vectors import (
+    N_NEIGHBORS,
+    Array,
+    Candidates,
+    CandidateSpace,
+    neighbors,
+)
 from prefect_tune.optimizers.trials.history import (
     History,
     imputed_losses,
@@ -51,7 +57,6 @@ _N_RANDOM = 1_000
 """Number of random candidates per ask."""
 _N_STARTS = 10
 """Number of best observed configurations, and of best candidates, that start a local search."""
-_N_NEIGHBORS = 30
 _N_CLIMBS = 10
 """Largest number of steps of a local search."""
 Score = Callable[[Candidates], Array]
@@ -186,7 +191,7 @@ class ForestSearch:
         """
         visited, visited_scores = points, scores
         for _ in range(_N_CLIMBS):
-            near, origin = neighbors(self.candidates, points, _N_NEIGHBORS, rng)
+            near, origin = neighbors(self.candidates, points, N_NEIGHBORS, rng)
             if not len(near):
                 break
             near_scores = score(near)

@@ -16,12 +16,13 @@ from scipy.optimize import minimize
 from scipy.stats import qmc
 
 from prefect_tune.optimizers.models.forest import OlderMean
-from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.models.gaussian_process import FIT_ITERATIONS, GaussianProcess
 from prefect_tune.optimizers.models.inputs import PipelineInputs
 from prefect_tune.optimizers.search.improvement import N_SOBOL, FeasibleImprovement
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import (
+    N_NEIGHBORS,
     Array,
     Candidates,
     CandidateSpace,
@@ -90,11 +91,8 @@ Penalty = Callable[[Candidates], Array]
 """Function from candidates to known terms that are added to the losses, shape (n,)."""
 
 _N_STARTS = 5
-"""Number of the best observed candidates whose neighborhood is searched."""
-_N_NEIGHBORS = 24
-_N_POLISHED = 3
-_POLISH_ITERATIONS = 15
-_N_CLIMBS = 2
+"""Number of the best observed candidates whose neighborhood is searched, and of the best candidates
+that are optimized by gradients."""
 
 
 def maximize(
@@ -124,11 +122,11 @@ def maximize(
     units = qmc.Sobol(d, rng=rng).random(N_SOBOL)[: len(drawn)] if d else drawn.units
     pool = Candidates(drawn.algorithms, units).joined(starts)
     for deviation in (0.2, 0.05):
-        near, _ = neighbors(space, starts, _N_NEIGHBORS, rng, deviation)
+        near, _ = neighbors(space, starts, N_NEIGHBORS, rng, deviation)
         pool = pool.joined(near)
     pool = inputs.snapped(pool)
     scores = score(pool)
-    best = pool[np.argsort(-scores, kind="stable")[:_N_POLISHED]]
+    best = pool[np.argsort(-scores, kind="stable")[:_N_STARTS]]
     # The best candidates are optimized together, because the sum of their scores is separable.
     rows, columns = np.nonzero(space.active(best) & inputs.is_continuous)
     if len(rows):
@@ -145,19 +143,13 @@ def maximize(
             jac=True,
             method="L-BFGS-B",
             bounds=[(0, 1)] * len(rows),
-            options={"maxiter": _POLISH_ITERATIONS},
+            options={"maxiter": FIT_ITERATIONS},
         )
         best.units[rows, columns] = found.x
         pool, scores = pool.joined(best), np.append(scores, score(best))
-    for _ in range(_N_CLIMBS):
-        around = _steps_around(pool[[int(np.argmax(scores))]], inputs, rng)
-        if not len(around):
-            break
-        new = score(around)
-        is_better = new.max() > scores.max()
-        pool, scores = pool.joined(around), np.append(scores, new)
-        if not is_better:
-            break
+    around = _steps_around(pool[[int(np.argmax(scores))]], inputs, rng)
+    if len(around):
+        pool, scores = pool.joined(around), np.append(scores, score(around))
     return pool[np.argsort(-scores, kind="stable")]
 
 
@@ -177,20 +169,18 @@ def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) ->
     rows = np.array(moved, dtype=np.float64).reshape(len(moved), leader.units.shape[1])
     around = Candidates(np.repeat(leader.algorithms, len(moved), axis=0), rows)
     if space.space.n_paths > 1:
-        near, _ = neighbors(space, leader, 4 * _N_NEIGHBORS, rng, 0.05)
+        near, _ = neighbors(space, leader, 4 * N_NEIGHBORS, rng, 0.05)
         around = around.joined(inputs.snapped(near))
     return around
 
 
-_MOST_FITTED_EACH_TIME = 64
-"""Number of observations up to which parameters are refitted at each ask."""
-_FITTED_AFTER = 3
-"""Number of new observations after which parameters are refitted in larger processes."""
+_GROWN = 1.1
+"""Factor by which the number of observations must grow before parameters are refitted."""
 
 
 def is_refitted(n: int, n_last: int) -> bool:
     """Return whether parameters are refitted at n observations, after a fit to `n_last`."""
-    return n <= _MOST_FITTED_EACH_TIME or n - n_last >= _FITTED_AFTER
+    return n >= _GROWN * n_last
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +224,7 @@ class GaussianSearch:
     ) -> tuple[GaussianProcess, Fitted]:
         """Return the process of n observations, and its parameters for the next ask.
 
-        The parameters are refitted at each call while observations are few, and later after every
-        third new observation.
+        The parameters are refitted whenever the number of observations has grown by a tenth.
 
         Args:
             observed: Observed candidates.

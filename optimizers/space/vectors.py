@@ -43,6 +43,8 @@ TIE = 1e-9
 """Difference below which numbers on a scale without unit count as equal."""
 ROUNDING = 1e-12
 """Relative rounding error of a sum, or of a variance that is a difference."""
+N_NEIGHBORS = 30
+"""Number of neighbors of a candidate in a local search."""
 MOST_LISTED = 20_000
 """Largest number of paths, configurations or integer values that are listed."""
 

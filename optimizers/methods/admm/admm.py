@@ -68,8 +68,10 @@ def simplest_path(space: Space, paths: Sequence[Path]) -> Path:
     return paths[int(np.argmax(alike))]
 
 
-_MOST_EFFORT = 128
-"""Largest number of evaluations for one sub-problem."""
+_FIRST_EFFORT, _MORE_EFFORT = 6, 3
+"""Effort of the first iteration, and its growth in each further iteration."""
+_PAPER_EFFORT, _MOST_PAPER_EFFORT = 16, 128
+"""Effort of the first iteration and its growth, and the largest effort, in the paper."""
 
 
 class Admm(Optimizer):
@@ -147,7 +149,7 @@ class Admm(Optimizer):
             if is_known and (best := self.history.incumbent) is not None:
                 self._positions.adopt(state, best.query.configuration)
         while True:
-            effort = self._effort(budget)
+            effort = self._effort
             if state.block == "theta":
                 query = self._theta_min(observed, effort, rng)
                 if query is not None:
@@ -190,13 +192,13 @@ class Admm(Optimizer):
         iteration, place = self._state.iteration + 1, ordinal(self._state.asked)
         return Reason(block, f"{what}, {place} of {effort} trials in iteration {iteration}")
 
-    def _effort(self, budget: Budget) -> int:
-        """Return the effort of iteration t, I + t F up to a maximum (adaptive ADMM, section 5)."""
-        n_trials = trials_affordable(budget, self.history)
-        first, step = 16, 16
-        if n_trials is not None and n_trials <= 300 and not self.is_of_paper:
-            first, step = (6, 3) if n_trials <= 100 else (8, 4)
-        return int(min(first + step * self._state.iteration, _MOST_EFFORT))
+    @property
+    def _effort(self) -> int:
+        """The effort of iteration t, I + t F (adaptive ADMM, section 5)."""
+        t = self._state.iteration
+        if self.is_of_paper:
+            return min(_PAPER_EFFORT * (1 + t), _MOST_PAPER_EFFORT)
+        return _FIRST_EFFORT + _MORE_EFFORT * t
 
     def _begin_theta(self, path: Path) -> None:
         state = self._state

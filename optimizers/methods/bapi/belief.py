@@ -34,6 +34,7 @@ from prefect_tune.optimizers.models.kernels import (
     Parameter,
 )
 from prefect_tune.optimizers.models.monotone import MonotoneProcess, at_times
+from prefect_tune.optimizers.search.maximize import is_refitted
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.objective import Objective
@@ -157,8 +158,6 @@ class CurveBelief:
 
 
 _NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3), 1.5))
-_GROWN = 1.1
-"""Factor by which the number of trials must grow before parameters are refitted."""
 
 
 def _lengthscale(name: str, n: int) -> Parameter:
@@ -195,7 +194,7 @@ class CurveLearner:
         """
         n_trials = sum(len(c.trials) for c in curves)
         kept = {k: memo[k] for k in ("theta", "costs", "n_fitted") if k in memo}
-        if self._is_paper or n_trials >= _GROWN * kept.get("n_fitted", 0):
+        if self._is_paper or is_refitted(n_trials, kept.get("n_fitted", 0)):
             costs = self._timed(curves, memo, rng)
             kept = {
                 "theta": self._scored(curves, memo, rng).theta.tolist(),

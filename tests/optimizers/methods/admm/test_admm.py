@@ -393,16 +393,16 @@ def test_new_path_is_tried_with_defaults_and_then_with_random_values() -> None:
     assert values[0] not in values[1:]
 
 
-def test_evaluations_per_iteration_grow_to_a_bound_and_start_low_with_small_budgets() -> None:
-    optimizer = Admm(counted_space((3, 4)), 0, UNIT, variant="paper")
-    efforts = []
-    for t in range(9):
-        optimizer._state.iteration = t
-        efforts.append(optimizer._effort(Budget()))
-    assert efforts == [16, 32, 48, 64, 80, 96, 112, 128, 128]
-    optimizer = Admm(counted_space((3, 4)), 0, UNIT)
-    efforts = [optimizer._effort(Budget(trials_left=n)) for n in (60, 200, 1000)]
-    assert efforts == [6, 8, 16]
+def test_evaluations_per_iteration_grow_and_in_the_paper_up_to_a_bound() -> None:
+    expected = {
+        "paper": [16, 32, 48, 64, 80, 96, 112, 128, 128],
+        "default": [6, 9, 12, 15, 18, 21, 24, 27, 30],
+    }
+    for variant, efforts in expected.items():
+        optimizer = Admm(counted_space((3, 4)), 0, UNIT, variant=variant)
+        for t, effort in enumerate(efforts):
+            optimizer._state.iteration = t
+            assert optimizer._effort == effort
 
 
 @pytest.mark.parametrize(("variant", "iterations"), [("paper", 6), ("default", 12)])
