@@ -11,8 +11,8 @@ import numpy as np
 from prefect_tune.optimizers.models.kernels import Kernel, Parameter, Pullback
 from prefect_tune.optimizers.space.vectors import Array
 
-_LEVEL = Parameter.of_log("ln of the level's variance", 0.0, 1.0, 1e-3, 50.0)
-_VARYING = Parameter.of_log("ln of the varying part's variance", 0.0, 1.5, 1e-3, 50.0)
+_VARIANCE = 0.0, 1.5, 1e-3, 50.0
+"""Prior and bounds of the logarithm of a part's variance."""
 
 
 class Decay:
@@ -26,8 +26,8 @@ class Decay:
     def __init__(self, *, has_tail: bool = False) -> None:
         prior, bounds = ((0.0, 0.35), (0.3, 1.5)) if has_tail else ((0.0, 0.7), (0.1, 5.0))
         self.parameters = (
-            _LEVEL,
-            _VARYING,
+            Parameter.of_log("ln of the level's variance", *_VARIANCE),
+            Parameter.of_log("ln of the varying part's variance", *_VARIANCE),
             Parameter.of_log("ln of alpha", *prior, *bounds),
             Parameter.of_log("ln of beta", float(np.log(0.3)), 1.0, 0.02, 10.0),
         )

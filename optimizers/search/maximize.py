@@ -90,7 +90,7 @@ def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Gener
 Penalty = Callable[[Candidates], Array]
 """Function from candidates to known terms that are added to the losses, shape (n,)."""
 
-_N_STARTS = 5
+N_STARTS = 5
 """Number of the best observed candidates whose neighborhood is searched, and of the best candidates
 that are optimized by gradients."""
 
@@ -118,7 +118,7 @@ def maximize(
     def score(candidates: Candidates) -> Array:
         return acquisition.score(inputs.of(candidates), added(candidates))
 
-    starts, drawn = observed[:_N_STARTS], space.sample(N_SOBOL, rng)
+    starts, drawn = observed[:N_STARTS], space.sample(N_SOBOL, rng)
     units = qmc.Sobol(d, rng=rng).random(N_SOBOL)[: len(drawn)] if d else drawn.units
     pool = Candidates(drawn.algorithms, units).joined(starts)
     for deviation in (0.2, 0.05):
@@ -126,7 +126,7 @@ def maximize(
         pool = pool.joined(near)
     pool = inputs.snapped(pool)
     scores = score(pool)
-    best = pool[np.argsort(-scores, kind="stable")[:_N_STARTS]]
+    best = pool[np.argsort(-scores, kind="stable")[:N_STARTS]]
     # The best candidates are optimized together, because the sum of their scores is separable.
     rows, columns = np.nonzero(space.active(best) & inputs.is_continuous)
     if len(rows):

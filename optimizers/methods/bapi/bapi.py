@@ -59,7 +59,7 @@ from prefect_tune.optimizers.methods.declarations import BAPI, ENDS
 from prefect_tune.optimizers.methods.halving import all_begun, model_of
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.search.improvement import expected_improvement
-from prefect_tune.optimizers.search.maximize import pool_around
+from prefect_tune.optimizers.search.maximize import N_STARTS, pool_around
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.vectors import Candidates
@@ -68,8 +68,6 @@ from prefect_tune.optimizers.trials.trial import Trial
 _LEAST_EPOCHS = 5
 _POOL = 640
 """Number of new candidates in a plan."""
-_N_NEAR = 4
-"""Number of best configurations near which half of the new candidates are drawn."""
 _INSTEAD = "use another method, such as smac or fabolas"
 _DECIDED = ("finished", "stopped")
 
@@ -441,7 +439,7 @@ class Turn:
             for c in most_telling([c for c in self.curves.values() if not c.is_pending])
             if not c.is_closed and c.is_iterative and c.configuration not in waits
         ]
-        best_first = sorted(self.known, key=lambda c: c.loss)[:_N_NEAR]
+        best_first = sorted(self.known, key=lambda c: c.loss)[:N_STARTS]
         new = inputs.encode(c.configuration for c in best_first)
         new = self._unlike(self.method.pool(new, self.rng)) if self.may_begin else new[:0]
         best = float(belief.scores.scores(self.least_loss))

@@ -34,13 +34,11 @@ from prefect_tune.optimizers.models.kernels import (
     Parameter,
 )
 from prefect_tune.optimizers.models.monotone import MonotoneProcess, at_times
+from prefect_tune.optimizers.models.seconds import PER_ROWS
 from prefect_tune.optimizers.search.maximize import is_refitted
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.objective import Objective
-
-_ROWS = 200
-"""Number of held-out rows assumed if the number is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class Scores:
         width = objective.upper - objective.lower
         if not isfinite(width):
             return cls()
-        n_rows = (objective.n_held_out or _ROWS) * (objective.n_folds or 1)
+        n_rows = (objective.n_held_out or PER_ROWS) * (objective.n_folds or 1)
         return cls(objective.lower, width, 0.5 / n_rows)
 
     def scores(self, losses: ArrayLike) -> Array:
@@ -157,9 +155,6 @@ class CurveBelief:
         return np.maximum(mean, self.least_rate) if self.is_paper else np.exp(mean)
 
 
-_NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3), 1.5))
-
-
 def _lengthscale(name: str, n: int) -> Parameter:
     """Return a lengthscale l in [0.05, 50], ln l ~ N(sqrt 2 + ln(d) / 2, 3) (Hvarfner et al. 2024).
 
@@ -181,7 +176,7 @@ class CurveLearner:
         self.inputs = conditional_inputs(space, _lengthscale, stationary)
         self._of_time = Decay(has_tail=not options.is_paper)
         self._kernel = CurveKernel(self.inputs.within, self.inputs.width, self._of_time)
-        self._noise = Noise(_NOISE)
+        self._noise = Noise()
         self._scores = Scores() if options.is_paper else Scores.of(objective)
 
     def learn(
