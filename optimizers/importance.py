@@ -26,7 +26,6 @@ LEAST_R2 = 0.2
 """Out-of-bag R2 below which importances are noise."""
 _MOST_TRIALS = 1_000
 """Largest number of configurations to fit. If there are more, a sample is drawn."""
-_N_REPEATS = 3
 _MOST_INPUTS = 20
 """Number of inputs to permute. Inputs that reduce the variance in the trees most are chosen."""
 
@@ -113,9 +112,7 @@ def importance_of(
         return Importance(n, bound, r2, reason=reason)
     top = np.argsort(-forest.feature_importances_, kind="stable")[:_MOST_INPUTS]
     forest.fit(X[:, top], clipped)
-    found = permutation_importance(
-        forest, X[:, top], clipped, n_repeats=_N_REPEATS, random_state=seed
-    )
+    found = permutation_importance(forest, X[:, top], clipped, random_state=seed)
     pairs = zip(top, found.importances_mean, found.importances_std, strict=True)
     effects = [Effect(inputs[i], float(drop), float(spread)) for i, drop, spread in pairs]
     return Importance(n, bound, r2, tuple(sorted(effects, key=lambda effect: -effect.drop)))

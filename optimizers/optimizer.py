@@ -20,7 +20,7 @@ from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.space.configuration import Configuration, Query, part_of
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.earlier import AMPLE, Prior
+from prefect_tune.optimizers.trials.earlier import N_START, Prior
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Bootstraps, Objective
 from prefect_tune.optimizers.trials.trial import Trial
@@ -295,7 +295,7 @@ class Optimizer(ABC):
     def _uses_ample_prior(self) -> bool:
         # If true, the observations of earlier runs replace the method's own start.
         prior = self.history.prior
-        return prior is not None and len(prior.losses) >= AMPLE and len(self.history.older) > 0
+        return prior is not None and len(prior.losses) >= N_START and len(self.history.older) > 0
 
     def _given_reason(self) -> Reason:
         return self._because or Reason(self.name)

@@ -116,8 +116,6 @@ _LEAST_ROWS = 100
 """Minimum number of rows in a subset. Losses on fewer rows hardly predict losses on all rows."""
 _MOST_SUBSETS = 4
 """Largest number of rungs of subsets."""
-_MANY_SUBSETS = 3
-"""Number of rungs at which subsets begin to save more than folds."""
 _ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
 
 
@@ -155,7 +153,7 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
         models = {a.id for a in space.steps[-1].algorithms}
         if n_subsets and not models <= objective.iterative:
             reason += "; other models, on subsets of the rows"
-        are_few = n_subsets + 1 < _MANY_SUBSETS
+        are_few = n_subsets < len(counted_levels(objective.n_folds or 1, eta))
         if wanted == "subset" and are_few and "folds" in possible:
             wanted = "folds"
         if wanted != "epochs":

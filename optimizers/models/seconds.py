@@ -49,15 +49,12 @@ _NOISE_WEIGHT = 2.0
 """Weight of the noise prior, as a number of observations."""
 _OF_REST = {"rows": 0.5, "columns": 0.0}
 """Growth of the overhead with the data; see `Algorithm.growth`."""
-_LEVEL = log(0.03)
-"""Prior mean of log seconds on 1,000 rows, used before any measurement."""
 LIKELY = 0.5
 """Number of standard deviations above the median predicted run time within which two of three
 trials end."""
-_PARTIAL_SHARE, _LEAST_PARTIAL_SECONDS = 1 / 60, 3.0
+_PARTIAL_SHARE, _LEAST_SECONDS = 1 / 60, 3.0
 """Largest fraction of all worker-seconds for a configuration's first trial on part of the rows, so
-that a search can start many configurations; and seconds always allowed for such a trial."""
-_LEAST_SHARE_SECONDS = 5.0
+that a search can start many configurations; and seconds always allowed for a first trial."""
 _GROWTH_IF_STOPPED = 0.5
 """Growth of the run time with the largest number of rounds, if training stops early."""
 _CUT_TIMES = 2.0
@@ -322,14 +319,14 @@ class Costs:
         """Return the worker-seconds that a configuration's next trial may take.
 
         For the first trial of a model, the worker-seconds are divided equally among all models
-        without a trial. Near the end, a first trial may still take five seconds, or half of the
+        without a trial. Near the end, a first trial may still take three seconds, or half of the
         time left on a worker if shorter; with less, a pilot would reject the trial and waste time.
         Other trials may take all worker-seconds.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         if self.model_of(configuration) in self.seen:
             return left
-        least = min(_LEAST_SHARE_SECONDS, left / max(budget.n_workers, 1) / 2)
+        least = min(_LEAST_SECONDS, left / max(budget.n_workers, 1) / 2)
         return max(left / len(self.models - self.seen), least)
 
     def allowed_seconds(self, query: Query, budget: Budget, *, is_first: bool = True) -> float:
@@ -341,7 +338,7 @@ class Costs:
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)
-        of_run = max(_PARTIAL_SHARE * (budget.seconds_spent + left), _LEAST_PARTIAL_SECONDS)
+        of_run = max(_PARTIAL_SHARE * (budget.seconds_spent + left), _LEAST_SECONDS)
         if query.subset == 1 or not is_first:
             of_run = inf
         return min(share, of_run, left / max(budget.n_workers, 1), budget.trial_seconds or inf)
@@ -373,7 +370,8 @@ class Costs:
 
         The prior level comes from earlier studies, or else from the other algorithms of the step.
         Without such measurements, the prior level is the algorithm's own level or, for a step
-        without measurements, the lowest level of all steps.
+        without measurements, the lowest level of all steps. Before any measurement, a fit on 1,000
+        rows is assumed to take 1 s.
         """
         if (pair, k) in self._posteriors:
             return self._posteriors[pair, k]
@@ -383,7 +381,7 @@ class Costs:
         if not levels:
             known = {p: a.level(k) - a.moved for p, a in self._algorithms.items() if a.is_known(k)}
             levels = [level for p, level in known.items() if p[0] == pair[0] and p != pair]
-            levels = levels or [known.get(pair, min(known.values(), default=_LEVEL))]
+            levels = levels or [known.get(pair, min(known.values(), default=0.0))]
         level, deviation = float(np.mean(levels)), max(float(np.std(levels)), _UNSURE)
         self._posteriors[pair, k] = algorithm.posterior(k, level + algorithm.moved, deviation)
         return self._posteriors[pair, k]

@@ -23,9 +23,8 @@ from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.optimizers.trials.trial import Trial
 
 N_START = 8
-"""Default number of configurations to re-evaluate."""
-AMPLE = 10
-"""Number of older configurations that suffice to replace a method's own start."""
+"""Default number of configurations to re-evaluate, and number of older configurations that suffice
+to replace a method's own start."""
 EARLIER = "earlier run"
 _GOOD = 0.5
 """Fraction of the older configurations that counts as good."""
@@ -201,8 +200,6 @@ LEAST_FITTED = 4
 of the prior assumption that the slope is 1."""
 LEAST_CORRELATION = 0.3
 """Rank correlation below which the prior is dropped, and weight while pairs are too few."""
-_LARGEST = 0.95
-_STEEPEST = 3.0
 _MAD = 1.4826
 """Ratio of standard deviation to median absolute deviation for a normal variable."""
 
@@ -235,7 +232,7 @@ class Transfer:
         if n_pairs < LEAST_FITTED or not (np.ptp(x) and np.ptp(y)):
             return cls(n_pairs, None, 1.0, float(np.median(y - x)))
         correlation = float(spearmanr(x, y).statistic)
-        found = float(np.clip(theilslopes(y, x).slope, 1 / _STEEPEST, _STEEPEST))
+        found = max(float(theilslopes(y, x).slope), 0.0)
         slope = (n_pairs * found + LEAST_FITTED) / (n_pairs + LEAST_FITTED)
         intercept = float(np.median(y - slope * x))
         noise = _deviation(y - intercept - slope * x) ** 2 * n_pairs / (n_pairs - 2)
@@ -243,7 +240,7 @@ class Transfer:
         deviation = _deviation(older - np.median(older)) or float(older.std())
         spread = (slope * deviation) ** 2
         is_kept = correlation >= LEAST_CORRELATION and spread > 0
-        weight = min(spread / (spread + noise), _LARGEST) if is_kept else 0.0
+        weight = spread / (spread + noise) if is_kept else 0.0
         return cls(n_pairs, correlation, slope, intercept, weight)
 
     @property

@@ -223,20 +223,20 @@ class History:
         return violation(self.constraints, trial.evaluation.constraints if trial.evaluation else {})
 
 
-_N_COLD = 2
-"""Number of first trials whose run times are ignored, because workers are still importing
-libraries."""
 LEAST_KNOWN = 3
 """Number of trials needed to estimate a mean or a deviation."""
 
 
 def trials_affordable(budget: Budget, history: History) -> float | None:
-    """Return the total number of trials that a budget affords; None if unlimited or unknown."""
+    """Return the total number of trials that a budget affords; None if unlimited or unknown.
+
+    The first trial of each worker is ignored, because workers are still importing libraries.
+    """
     limits = []
     if budget.trials_left is not None:
         limits.append(float(len(history) + budget.trials_left))
     told = [t for t in history if t.is_told]
-    costs = [t.cost_seconds for t in told if t.number >= _N_COLD]
+    costs = [t.cost_seconds for t in told if t.number >= budget.n_workers]
     if budget.seconds_left is not None and len(costs) >= LEAST_KNOWN:
         each = sum(costs) / len(costs) + budget.ask_seconds / len(told)
         if each > 0:
