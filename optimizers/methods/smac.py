@@ -62,8 +62,8 @@ _N_CLIMBS = 10
 Score = Callable[[Candidates], Array]
 Predict = Callable[[Array], tuple[Array, Array]]
 """Function from features, shape (n, d), to means and standard deviations, shape (n,) each."""
-_MAX_DEFAULTS = 200
-"""Number of random paths whose default values are added to the candidates."""
+INTERLEAVED = 0.2
+"""Fraction of the proposals that are not the forest's."""
 _START = Reason("random start", "too few results for a forest")
 _INTERLEAVED = Reason("random interleaving", "random, between proposals of the forest")
 _IMPROVING = Reason("expected improvement", "largest expected improvement under a random forest")
@@ -89,7 +89,7 @@ class ForestSettings:
 
     n_startup: int
     forest: Mapping[str, Any] = field(default_factory=dict)
-    random_share: float = 0.2
+    random_share: float = INTERLEAVED
     failure_cost: FailureCost = "worst"
     is_log: bool = True
 
@@ -135,9 +135,7 @@ class ForestSearch:
         best_first = observed[np.argsort(targets, kind="stable")]
         inside = best_first[self.candidates.may_be_proposed(best_first)]
         drawn = self.candidates.sample(_N_RANDOM, rng)
-        paths = self.candidates.sample(_MAX_DEFAULTS, rng).algorithms
-        defaults = np.tile(self.candidates.default_units, (len(paths), 1))
-        drawn = drawn.joined(Candidates(paths, defaults))  # default values are often good
+        drawn.units[::2] = self.candidates.default_units  # default values are often good
         drawn_scores = score(drawn)
         starts = inside[:_N_STARTS].joined(
             drawn[np.argsort(-drawn_scores, kind="stable")[:_N_STARTS]]

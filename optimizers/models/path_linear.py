@@ -19,6 +19,8 @@ import numpy as np
 
 from prefect_tune.optimizers.space.vectors import ROUNDING, Array
 
+RIDGE = 0.1
+"""Variance of the noise, relative to the prior variance of the effects."""
 _SMALLEST_SHARE = 1e-3
 """Lower bound on the standard deviation of the residuals, as a fraction of the range of the targets
 or, if all targets are equal, of the target."""

@@ -20,6 +20,7 @@ from prefect_tune.optimizers.methods.admm.splitting import (
     reward,
 )
 from prefect_tune.optimizers.methods.flash.shared_values import SharedValues
+from prefect_tune.optimizers.models.path_linear import RIDGE
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
 from prefect_tune.optimizers.space.sampling import ATTEMPTS, listed_paths
 from prefect_tune.optimizers.space.space import Path, Space
@@ -27,8 +28,6 @@ from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 
-_NOISE = 0.3
-"""Standard deviation of the linear model's noise, in standardized values."""
 _PRIOR = 10.0
 """Both parameters of the bandit's Beta prior."""
 
@@ -107,8 +106,8 @@ class PathArms:
     def _learned(self, rows: Array, targets: Array) -> Draw:
         if len(targets):
             targets = (targets - targets.mean()) / (float(targets.std()) or 1.0)
-        precision = rows.T @ rows / _NOISE**2 + self._n_steps * np.eye(rows.shape[1])
-        mean = np.linalg.solve(precision, rows.T @ targets / _NOISE**2)
+        precision = rows.T @ rows / RIDGE + self._n_steps * np.eye(rows.shape[1])
+        mean = np.linalg.solve(precision, rows.T @ targets / RIDGE)
         root = np.linalg.cholesky(precision)
 
         def draw(rng: Generator) -> Array:

@@ -47,7 +47,7 @@ from prefect_tune.optimizers.methods.flash.cost import PathCost
 from prefect_tune.optimizers.methods.flash.design import PathTable, design_order
 from prefect_tune.optimizers.methods.flash.scores import EffectSearch, PathScores, ranked
 from prefect_tune.optimizers.methods.flash.shared_values import VARIED_SHARE, SharedValues
-from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings
+from prefect_tune.optimizers.methods.smac import INTERLEAVED, ForestSearch, ForestSettings
 from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
@@ -59,8 +59,6 @@ _KNOWN_SHARE = 0.25
 """Length of Phase 2 after known configurations, as a fraction of their number."""
 _SHARE = 0.4
 """Largest fraction of the budget for Phases 1 and 2 together."""
-_PATHS_SHARE = 0.2
-"""Fraction of the trials in Phase 3 that try a new path with default values."""
 _PAPER_LENGTH = 30
 """Number of trials in Phase 1, and in Phase 2, in the paper."""
 
@@ -301,7 +299,7 @@ class Flash(Optimizer):
             self._prune(rng)
         if self._tuning is None or decided.subspace != before:
             self._tuning = self._search()
-        if not self.is_of_paper and rng.random() < _PATHS_SHARE:
+        if not self.is_of_paper and rng.random() < INTERLEAVED:
             return Query(self._most_promising(rng))
         history = self.history
         if self.is_of_paper:

@@ -9,15 +9,12 @@ from prefect_tune.optimizers.methods.flash.cost import PathCost
 from prefect_tune.optimizers.methods.flash.design import PathTable
 from prefect_tune.optimizers.methods.flash.shared_values import BestValues
 from prefect_tune.optimizers.methods.smac import ForestSearch, Predict
-from prefect_tune.optimizers.models.path_linear import PathLinear
+from prefect_tune.optimizers.models.path_linear import RIDGE, PathLinear
 from prefect_tune.optimizers.search.improvement import log_expected_improvement, log_feasibility
 from prefect_tune.optimizers.space.vectors import TIE, Array
 from prefect_tune.optimizers.trials.history import History, imputed_losses, worst_excess
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
-
-_RIDGE = 0.1
-"""Ridge penalty of the default variant."""
 
 
 class PathScores:
@@ -108,7 +105,7 @@ class PathScores:
     def _fitted(self, paths: Array, targets: Array, weights: Array | None = None) -> PathLinear:
         # Equation (1) has no intercept, so an unseen algorithm adds 0 to the loss.
         is_paper = self._is_paper
-        ridge = 1.0 if is_paper else _RIDGE
+        ridge = 1.0 if is_paper else RIDGE
         return PathLinear.fit(paths, targets, ridge, has_intercept=not is_paper, weights=weights)
 
 
@@ -122,7 +119,7 @@ class EffectSearch(ForestSearch):
 
     def _fitted(self, features: Array, targets: Array, seed: int, weights: Array | None) -> Predict:
         seen = self._effects(features)
-        linear = PathLinear.fit(seen, targets, _RIDGE, weights=weights)
+        linear = PathLinear.fit(seen, targets, RIDGE, weights=weights)
         forest = super()._fitted(features, targets - linear.mean(seen), seed, weights)
 
         def predict(features: Array) -> tuple[Array, Array]:
