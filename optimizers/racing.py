@@ -30,14 +30,12 @@ from prefect_tune.optimizers.space.sampling import ATTEMPTS, SpaceExhausted
 from prefect_tune.optimizers.space.vectors import Encoding, reflected
 from prefect_tune.optimizers.trials.earlier import Prior
 from prefect_tune.optimizers.trials.history import LEAST_KNOWN, History
-from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective
+from prefect_tune.optimizers.trials.objective import LEAST_ROWS, MANY_ROWS, Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 _PARTIAL_ROWS = 10_000
 """Minimum rows of a partial run, as in FLAML 2.7."""
-_PARTIAL_RAREST = 100
-"""Minimum rows of the rarest class in a partial run; all rows of the class if there are fewer."""
 _RUNG = 4
 """Factor between the rows of successive partial runs, which is the usual factor of ASHA."""
 
@@ -110,7 +108,7 @@ def _share(objective: Objective, n_rows: int) -> float:
     """Return the smallest fraction 2^-k of `n_rows` rows that is large enough for a partial run."""
     least: float = _PARTIAL_ROWS
     if objective.n_classes and objective.n_rarest is not None:
-        rarest = _PARTIAL_RAREST * (objective.n_rows or 0)
+        rarest = LEAST_ROWS * (objective.n_rows or 0)
         least = max(least, rarest / objective.n_rarest if objective.n_rarest else inf)
     share = 1.0
     while share * n_rows / 2 >= least:

@@ -42,7 +42,7 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configura
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import CandidateSpace
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import LEAST_ROWS, Objective
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -112,8 +112,6 @@ def all_begun() -> SpaceExhausted:
     return SpaceExhausted("all configurations that the budget allows have ended")
 
 
-_LEAST_ROWS = 100
-"""Minimum number of rows in a subset. Losses on fewer rows hardly predict losses on all rows."""
 _MOST_SUBSETS = 4
 """Largest number of rungs of subsets."""
 _ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
@@ -202,7 +200,7 @@ def subset_levels(objective: Objective, eta: int) -> tuple[float, ...]:
 
 
 def _least_rows(objective: Objective) -> int:
-    return max(_LEAST_ROWS, ROWS_PER_CLASS * (objective.n_classes or 0))
+    return max(LEAST_ROWS, ROWS_PER_CLASS * (objective.n_classes or 0))
 
 
 Plan = tuple[int, int]

@@ -47,16 +47,15 @@ _SURE, _UNSURE = 0.3, 1.0
 weights."""
 _NOISE_WEIGHT = 2.0
 """Weight of the noise prior, as a number of observations."""
-_OF_REST = {"rows": 0.5, "columns": 0.0}
-"""Growth of the overhead with the data; see `Algorithm.growth`."""
 LIKELY = 0.5
 """Number of standard deviations above the median predicted run time within which two of three
 trials end."""
 _PARTIAL_SHARE, _LEAST_SECONDS = 1 / 60, 3.0
 """Largest fraction of all worker-seconds for a configuration's first trial on part of the rows, so
 that a search can start many configurations; and seconds always allowed for a first trial."""
-_GROWTH_IF_STOPPED = 0.5
-"""Growth of the run time with the largest number of rounds, if training stops early."""
+_SLOW_GROWTH = 0.5
+"""Growth (see `Algorithm.growth`) of the overhead with the rows, and of a run time with the largest
+number of rounds if training stops early."""
 _CUT_TIMES = 2.0
 """Assumed run time of a fit ended by a time limit, as a multiple of the time spent."""
 
@@ -159,12 +158,14 @@ class Costs:
         self._held_out_rows = objective.n_held_out or PER_ROWS
         self.models = frozenset(algorithm.id for algorithm in space.steps[-1].algorithms)
         self.seen: set[str] = set()
-        self._algorithms = {_REST: _Algorithm((), _OF_REST, objective)}
+        self._algorithms = {
+            _REST: _Algorithm((), {"rows": _SLOW_GROWTH, "columns": 0.0}, objective)
+        }
         for step in space.steps:
             for algorithm in step.algorithms:
                 growth = dict(algorithm.growth)
                 if algorithm.rounds and self._rows > MANY_ROWS and objective.epochs is None:
-                    growth[algorithm.rounds] = _GROWTH_IF_STOPPED
+                    growth[algorithm.rounds] = _SLOW_GROWTH
                 self._algorithms[step.name, algorithm.id] = _Algorithm(
                     algorithm.hyperparameters.values(), growth, objective
                 )

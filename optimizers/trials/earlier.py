@@ -26,8 +26,6 @@ N_START = 8
 """Default number of configurations to re-evaluate, and number of older configurations that suffice
 to replace a method's own start."""
 EARLIER = "earlier run"
-_GOOD = 0.5
-"""Fraction of the older configurations that counts as good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ def _inside(space: Space, document: Mapping[str, Any]) -> Configuration | None:
 def best_and_diverse(trials: Sequence[PriorTrial], n: int = N_START) -> tuple[Configuration, ...]:
     """Return n good and diverse configurations to re-evaluate.
 
-    The better half of the configurations is considered. Choices alternate between the best
+    Configurations no worse than the median are considered. Choices alternate between the best
     remaining configuration and the configuration most different from all chosen ones. The
     difference between two configurations is the number of steps with different algorithms, with
     ties broken by the distance between shared hyperparameters. Numbers are compared by rank,
@@ -136,7 +134,8 @@ def best_and_diverse(trials: Sequence[PriorTrial], n: int = N_START) -> tuple[Co
     newest = Prior(tuple(trials)).newest
     ranked = sorted(newest, key=lambda t: (t.loss, t.configuration.canonical))
     best_first = [trial.configuration for trial in ranked]
-    n_good = max(n, round(_GOOD * len(best_first)))
+    typical = np.median([trial.loss for trial in ranked]) if ranked else 0.0
+    n_good = max(n, sum(trial.loss <= typical for trial in ranked))
     distance = _distances(best_first)
     chosen: list[Configuration] = []
     left = best_first[:n_good]

@@ -67,6 +67,9 @@ FailureCost = Literal["bound", "worst"]
 """Rule for the loss of a failed trial: the metric's upper bound, or the worst loss so far."""
 
 
+LEAST_ROWS = 100
+"""Minimum number of rows in a subset, or of rows of the rarest class in a partial run. Losses on
+fewer rows hardly predict losses on all rows."""
 MANY_ROWS = 20_000
 """Number of training rows above which a race starts with evaluations on part of the rows."""
 

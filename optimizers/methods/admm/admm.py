@@ -68,8 +68,8 @@ def simplest_path(space: Space, paths: Sequence[Path]) -> Path:
     return paths[int(np.argmax(alike))]
 
 
-_FIRST_EFFORT, _MORE_EFFORT = 6, 3
-"""Effort of the first iteration, and its growth in each further iteration."""
+_EFFORT = 3
+"""Growth of the effort with each iteration. The first iteration has twice this effort."""
 _PAPER_EFFORT, _MOST_PAPER_EFFORT = 16, 128
 """Effort of the first iteration and its growth, and the largest effort, in the paper."""
 
@@ -198,7 +198,7 @@ class Admm(Optimizer):
         t = self._state.iteration
         if self.is_of_paper:
             return min(_PAPER_EFFORT * (1 + t), _MOST_PAPER_EFFORT)
-        return _FIRST_EFFORT + _MORE_EFFORT * t
+        return _EFFORT * (2 + t)
 
     def _begin_theta(self, path: Path) -> None:
         state = self._state

@@ -109,7 +109,7 @@ def test_race_is_used_if_helpful_or_requested(prepared, monkeypatch) -> None:
         ({"no_cache": True}, False),
     ):
         assert prepared("train.csv", **TARGET, **options).plan.options.race is is_raced, options
-    for name, least in {"MANY_ROWS": 50, "_PARTIAL_ROWS": 20, "_PARTIAL_RAREST": 2}.items():
+    for name, least in {"MANY_ROWS": 50, "_PARTIAL_ROWS": 20, "LEAST_ROWS": 2}.items():
         monkeypatch.setattr(racing, name, least)
     assert prepared("train.csv", **TARGET, holdout=0.2, no_cache=True).plan.options.race
 

@@ -171,8 +171,8 @@ def test_variant_paper_learns_from_all_results(monkeypatch) -> None:
     assert len(learned(12, OF_PAPER)[0].processes[0].inputs) == 12
 
 
-@pytest.mark.parametrize(("n", "is_fitted"), [(64, True), (65, False), (66, False), (67, True)])
-def test_fit_of_many_observations_is_reused_until_three_more_arrive(n, is_fitted) -> None:
+@pytest.mark.parametrize(("n", "is_fitted"), [(64, False), (70, False), (71, True)])
+def test_fit_is_reused_until_a_tenth_more_observations_arrive(n, is_fitted) -> None:
     _, first = learned(8)
     last = {name: {"thetas": made["thetas"], "n": 64} for name, made in first.items()}
     _, kept = learned(n, last=last)
