@@ -15,9 +15,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
-from fractions import Fraction
 from inspect import Parameter, signature
-from math import isfinite
+from math import isclose, isfinite
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -191,10 +190,6 @@ class UnknownName(ValueError):  # noqa: N818 - the name states the problem, as K
         super().__init__(f"unknown {kind} {name!r}.{hint} Known: {shown}{more}.")
 
 
-_LARGEST_DENOMINATOR = 10_000
-"""Largest denominator with which a share of rows is shown as a fraction."""
-
-
 def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
     """Return the lines that show a configuration in JSON form, one line per step.
 
@@ -248,9 +243,9 @@ def fidelity_text(
     parts = []
     subset, draw = query.get("subset", 1.0), query.get("subset_draw", 0)
     if subset < 1:
-        fraction = Fraction(subset).limit_denominator(_LARGEST_DENOMINATOR)
-        is_fraction = abs(fraction - subset) < 1e-12
-        parts.append(f"subset {fraction}" if is_fraction else f"subset {subset:.3g}")
+        parts_of_all = round(1 / subset)
+        is_part = isclose(parts_of_all * subset, 1)
+        parts.append(f"subset 1/{parts_of_all}" if is_part else f"subset {subset:.3g}")
         if draw:
             parts.append(f"draw {draw}")
     for name, whole in (("folds", n_folds), ("epochs", epochs)):

@@ -62,6 +62,8 @@ _N_CLIMBS = 10
 Score = Callable[[Candidates], Array]
 Predict = Callable[[Array], tuple[Array, Array]]
 """Function from features, shape (n, d), to means and standard deviations, shape (n,) each."""
+_MAX_DEFAULTS = 200
+"""Number of random paths whose default values are added to the candidates."""
 INTERLEAVED = 0.2
 """Fraction of the proposals that are not the forest's."""
 _START = Reason("random start", "too few results for a forest")
@@ -135,7 +137,9 @@ class ForestSearch:
         best_first = observed[np.argsort(targets, kind="stable")]
         inside = best_first[self.candidates.may_be_proposed(best_first)]
         drawn = self.candidates.sample(_N_RANDOM, rng)
-        drawn.units[::2] = self.candidates.default_units  # default values are often good
+        paths = self.candidates.sample(_MAX_DEFAULTS, rng).algorithms
+        defaults = np.tile(self.candidates.default_units, (len(paths), 1))
+        drawn = drawn.joined(Candidates(paths, defaults))  # default values are often good
         drawn_scores = score(drawn)
         starts = inside[:_N_STARTS].joined(
             drawn[np.argsort(-drawn_scores, kind="stable")[:_N_STARTS]]

@@ -9,7 +9,7 @@ from prefect_tune.optimizers.space.vectors import Array
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 LEAST_VARIANCE = 1e-10
 """Lower bound on the variance of a prediction, and jitter for a possibly singular covariance
-matrix."""
+matrix, for targets of range 1."""
 
 
 def cholesky(K: Array, diagonal: float | Array) -> Array:

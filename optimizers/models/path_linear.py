@@ -17,13 +17,11 @@ from typing import Self
 
 import numpy as np
 
+from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.space.vectors import ROUNDING, Array
 
 RIDGE = 0.1
 """Variance of the noise, relative to the prior variance of the effects."""
-_SMALLEST_SHARE = 1e-3
-"""Lower bound on the standard deviation of the residuals, as a fraction of the range of the targets
-or, if all targets are equal, of the target."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class PathLinear:
         is_flat = np.allclose(targets, targets[0], ROUNDING, 0)
         span = float(abs(targets[0]) if is_flat else np.ptp(targets)) or 1.0
         inverse = np.linalg.inv(scaled.T @ scaled + identity)
-        return cls(beta, intercept, inverse, max(variance, (_SMALLEST_SHARE * span) ** 2))
+        return cls(beta, intercept, inverse, max(variance, LEAST_VARIANCE * span**2))
 
     def mean(self, paths: Array) -> Array:
         """Return the predicted means mu(p) = c + p'beta, shape (n,)."""

@@ -39,7 +39,7 @@ from prefect_tune.optimizers.space.configuration import (
 from prefect_tune.optimizers.space.sampling import ATTEMPTS
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.vectors import TIE, Array, from_unit, to_unit
-from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.history import LEAST_KNOWN, History
 
 BestValues = Mapping[tuple[str, str, str], Choice]
 """Choice with the best values so far, by model family, step and algorithm."""
@@ -50,8 +50,6 @@ VARIED_SHARE = 0.3
 """Largest fraction of the budget for varying shared values."""
 _MOST_ALGORITHMS = 2
 """Largest number of algorithms in a step with shared values."""
-_FAILURES = 2
-"""Number of failures without a success after which a model family is no longer varied."""
 
 
 class SharedValues:
@@ -209,7 +207,7 @@ class SharedValues:
             n_tried[group] += 1
         for base in sorted(bases, key=lambda b: n_tried[self.group(b.path)]):
             group = self.group(base.path)
-            is_failing = group not in works and n_failed[group] >= _FAILURES
+            is_failing = group not in works and n_failed[group] >= LEAST_KNOWN
             if is_failing or all(tried[group][c] for c in self._unconditional(base.path)):
                 continue
             for _ in range(ATTEMPTS):
