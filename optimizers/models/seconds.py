@@ -371,8 +371,8 @@ class Costs:
 
         The prior level comes from earlier studies, or else from the other algorithms of the step.
         Without such measurements, the prior level is the algorithm's own level or, for a step
-        without measurements, the lowest level of all steps. Before any measurement, a fit on 1,000
-        rows is assumed to take 1 s.
+        without measurements, the lowest level of all steps. Before any measurement, a fit is
+        assumed to take the shortest time that can be measured.
         """
         if (pair, k) in self._posteriors:
             return self._posteriors[pair, k]
@@ -382,7 +382,7 @@ class Costs:
         if not levels:
             known = {p: a.level(k) - a.moved for p, a in self._algorithms.items() if a.is_known(k)}
             levels = [level for p, level in known.items() if p[0] == pair[0] and p != pair]
-            levels = levels or [known.get(pair, min(known.values(), default=0.0))]
+            levels = levels or [known.get(pair, min(known.values(), default=log(LEAST_SECONDS)))]
         level, deviation = float(np.mean(levels)), max(float(np.std(levels)), _UNSURE)
         self._posteriors[pair, k] = algorithm.posterior(k, level + algorithm.moved, deviation)
         return self._posteriors[pair, k]

@@ -58,7 +58,7 @@ from prefect_tune.optimizers.methods.bapi.planning import (
 from prefect_tune.optimizers.methods.declarations import BAPI, ENDS
 from prefect_tune.optimizers.methods.halving import all_begun, model_of
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
-from prefect_tune.optimizers.search.improvement import expected_improvement
+from prefect_tune.optimizers.search.improvement import N_SOBOL, expected_improvement
 from prefect_tune.optimizers.search.maximize import N_STARTS, pool_around
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
@@ -66,8 +66,6 @@ from prefect_tune.optimizers.space.vectors import Candidates
 from prefect_tune.optimizers.trials.trial import Trial
 
 _LEAST_EPOCHS = 5
-_POOL = 640
-"""Number of new candidates in a plan."""
 _INSTEAD = "use another method, such as smac or fabolas"
 _DECIDED = ("finished", "stopped")
 
@@ -167,7 +165,7 @@ class Bapi(Optimizer):
 
     def pool(self, best: Candidates, rng: Generator) -> Candidates:
         """Return new candidates, drawn from the prior and near the `best` configurations."""
-        return pool_around(self.learner.inputs, best, _POOL, rng)
+        return pool_around(self.learner.inputs, best, 2 * N_SOBOL, rng)
 
     def begin(self, rng: Generator) -> Configuration:
         """Return a new configuration from an earlier run or at random, or raise SpaceExhausted."""

@@ -155,6 +155,9 @@ class CurveBelief:
         return np.maximum(mean, self.least_rate) if self.is_paper else np.exp(mean)
 
 
+_NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3), 1.5))
+
+
 def _lengthscale(name: str, n: int) -> Parameter:
     """Return a lengthscale l in [0.05, 50], ln l ~ N(sqrt 2 + ln(d) / 2, 3) (Hvarfner et al. 2024).
 
@@ -176,7 +179,7 @@ class CurveLearner:
         self.inputs = conditional_inputs(space, _lengthscale, stationary)
         self._of_time = Decay(has_tail=not options.is_paper)
         self._kernel = CurveKernel(self.inputs.within, self.inputs.width, self._of_time)
-        self._noise = Noise()
+        self._noise = Noise(_NOISE)
         self._scores = Scores() if options.is_paper else Scores.of(objective)
 
     def learn(

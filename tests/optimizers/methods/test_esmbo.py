@@ -89,7 +89,7 @@ def test_histories_take_turns_and_improve_independently(monkeypatch) -> None:
     queries = [tell(optimizer) for _ in range(12)]
     assert asked == [0, 1, 2, 3] * 3
     for number, query in list(zip(asked, queries, strict=True))[4:]:
-        assert abs(depth_of(query) - (number + 0.5) / N) < 0.3
+        assert abs(depth_of(query) - (number + 0.5) / N) < 0.4
 
 
 def test_paper_variant_fits_a_kernel_to_the_next_history_and_bootstraps_all_rows() -> None:
@@ -162,8 +162,8 @@ def test_replay_with_pending_trials_refits_at_the_same_asks_as_the_original_stud
         for k, query in enumerate(queries, number):
             unbroken.tell(ended := told(k, query, number_of(query)))
             events.append(Told(ended))
-    # Up to 64 observations it is fitted each time, then three after the last fit.
-    assert fitted == [62, 62, 64, 64, 64, 64, 68, 68, 68, 68]
+    # The process is refitted after a tenth more observations.
+    assert fitted == [62, 62, 62, 62, 62, 62, 62, 62, 70, 70]
     replay(resumed, events)
     assert resumed.ask(Budget()) == unbroken.ask(Budget())
 

@@ -196,7 +196,7 @@ def test_first_trial_of_an_algorithm_gets_a_share_of_the_seconds_left() -> None:
     forest, plain = query("forest").configuration, query("plain").configuration
     assert learned.share_seconds(forest, budget) == 30.0  # of two that were not seen
     assert learned.share_seconds(plain, budget) == 60.0
-    for seconds_left, n_workers, share in ((12.0, 1, 5.0), (8.0, 1, 4.0), (9.0, 2, 3.0)):
+    for seconds_left, n_workers, share in ((8.0, 1, 3.0), (4.0, 1, 2.0), (9.0, 2, 3.0)):
         soon_over = Budget(seconds_left=seconds_left, n_workers=n_workers)
         assert costs().share_seconds(forest, soon_over) == share
     assert learned.allowed_seconds(query("forest"), budget) == 15.0

@@ -236,7 +236,8 @@ class OfMany(Admm):
 
     effort = 40
 
-    def _effort(self, budget: Budget) -> int:  # noqa: ARG002
+    @property
+    def _effort(self) -> int:
         return self.effort
 
 
