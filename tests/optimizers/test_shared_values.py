@@ -176,9 +176,10 @@ def test_each_value_is_tried_with_each_family_in_few_new_trials() -> None:
 
 def test_model_family_that_only_fails_is_not_varied() -> None:
     base, rng = configured("ridge"), np.random.default_rng(0)
-    fails = [(Query(base), None), (Query(configured("ridge", aggregation="average")), None)]
+    others = ({"aggregation": "average"}, {"min_frequency": 2})
+    fails = [(Query(base), None), *((Query(configured("ridge", **v)), None) for v in others)]
     works = (Query(configured("ridge", aggregation="sum")), 10.0)
-    for results, is_varied in ((fails[:1], True), (fails, False), ([*fails, works], True)):
+    for results, is_varied in ((fails[:2], True), (fails, False), ([*fails, works], True)):
         found = SHARED.untried([base], told_history(results), rng)
         assert (found is not None) == is_varied
 
