@@ -98,7 +98,7 @@ class Esmbo(Jopt):
         turn = self._n_asks % self.options.n_histories
         return (risks[:, [turn]], 0) if self.is_of_paper else (risks, turn)
 
-    def _why(self, number: int) -> str:  # noqa: ARG002
+    def _why(self) -> str:
         n = self.options.n_histories
         turn = ordinal(self._n_asks % n + 1)
         return f"largest expected improvement in the {turn} of {n} bootstraps"

@@ -99,13 +99,13 @@ class Jopt(Optimizer):
         best_first = observed[np.argsort(mine, kind="stable")]
         ranked = maximize(acquisition, search.inputs, best_first, rng, penalty=mean)
         for configuration in search.candidates.new_configurations(ranked, asked):
-            self._because = Reason("expected improvement", self._why(number))
+            self._because = Reason("expected improvement", self._why())
             return configuration
         self._because = _NOTHING_ELSE
         return new_configuration(self.space, asked, rng)
 
-    def _why(self, number: int) -> str:  # noqa: ARG002
-        """Return the reason for a configuration chosen to improve target `number`."""
+    def _why(self) -> str:
+        """Return the reason for a configuration chosen to improve the next target."""
         return "largest expected improvement under a Gaussian process"
 
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:  # noqa: ARG002

@@ -199,6 +199,8 @@ LEAST_FITTED = 4
 of the prior assumption that the slope is 1."""
 LEAST_CORRELATION = 0.3
 """Rank correlation below which the prior is dropped, and weight while pairs are too few."""
+_STEEPEST = 3.0
+"""Upper bound of the slope. Pairs of similar losses can have a steep slope by chance."""
 _MAD = 1.4826
 """Ratio of standard deviation to median absolute deviation for a normal variable."""
 
@@ -231,15 +233,14 @@ class Transfer:
         if n_pairs < LEAST_FITTED or not (np.ptp(x) and np.ptp(y)):
             return cls(n_pairs, None, 1.0, float(np.median(y - x)))
         correlation = float(spearmanr(x, y).statistic)
-        found = max(float(theilslopes(y, x).slope), 0.0)
+        found = float(np.clip(theilslopes(y, x).slope, 0.0, _STEEPEST))
         slope = (n_pairs * found + LEAST_FITTED) / (n_pairs + LEAST_FITTED)
         intercept = float(np.median(y - slope * x))
         noise = _deviation(y - intercept - slope * x) ** 2 * n_pairs / (n_pairs - 2)
         # More than half of the losses may be equal, which makes the usual spread 0.
         deviation = _deviation(older - np.median(older)) or float(older.std())
         spread = (slope * deviation) ** 2
-        is_kept = correlation >= LEAST_CORRELATION and spread > 0
-        weight = spread / (spread + noise) if is_kept else 0.0
+        weight = spread / (spread + noise) if correlation >= LEAST_CORRELATION and spread else 0.0
         return cls(n_pairs, correlation, slope, intercept, weight)
 
     @property

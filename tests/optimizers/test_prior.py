@@ -97,6 +97,8 @@ def test_weight_of_a_prior_follows_from_the_spread_of_loss_pairs_around_a_line()
     steep = Transfer.of(list(zip(x, 2 * x, strict=True)), x)
     assert (steep.slope, steep.intercept) == pytest.approx((14 / 9, 80 / 9))
     assert steep.weight == pytest.approx(14**2 / (14**2 + 4**2 * 5 / 3))
+    similar = Transfer.of([(k / 100, float(k)) for k in range(5)], x)  # a slope of 100 counts as 3
+    assert similar.slope == pytest.approx((5 * 3 + 4) / 9)
     # An outlier does not move the line.
     outlier = Transfer.of([*((float(k), 5.0 + k) for k in range(6)), (6.0, 400.0)], np.arange(7.0))
     assert outlier.mapped(np.arange(6.0)) == pytest.approx(5 + np.arange(6.0))

@@ -37,7 +37,7 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-_LARGEST_LOSS = 1e100  # larger losses would overflow when squared
+_LARGEST_LOSS = float(np.finfo(np.float32).max)  # squares of larger losses might overflow
 
 
 def _lengthscale(name: str, n: int) -> Parameter:
