@@ -326,6 +326,8 @@ def rerun(name: str, options: argparse.Namespace) -> pd.DataFrame:
     worlds = claim.worlds or tuple(files)
     if not worlds:
         sys.exit(f"the claim {name} needs data; name CSV or Parquet files with --tables")
+    if absent := [str(path) for path in options.tables if not path.exists()]:
+        sys.exit(f"no such table: {', '.join(absent)}; name CSV or Parquet files with --tables")
     revision = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
     kept = KeptRows(options.out / f"{name}.jsonl", "key")
     methods = (options.methods or claim.methods).split(",")
@@ -381,7 +383,8 @@ def main() -> None:
         if len(of_claim):
             revisions = ", ".join(sorted(set(of_claim["revision"])))
             print(f"## {name}, recorded at {revisions}", *figures(name, of_claim), sep="\n")
-            print("median seconds of asks:", of_claim.groupby("method")["asks"].median().to_dict())
+            asks = of_claim.groupby("method")["asks"].median().dropna()
+            print("median seconds of asks:", asks.to_dict() or "not measured")
         elif not options.rerun:
             print(f"## {name}: no record; run tests/benchmarks/run claims --rerun {name}")
         if options.rerun:

@@ -342,9 +342,9 @@ def test_coefficients_of_paths_are_drawn_from_their_posterior() -> None:
     space, rng = counted_space((2, 3)), np.random.default_rng(0)
     draw = PathArms(space, 0).linear(dict(zip(space.paths(), losses, strict=False)))
     drawn = np.array([draw(rng) for _ in range(4_000)])
-    covariance = np.linalg.inv(rows.T @ rows / 0.3**2 + 2 * np.eye(5))
+    covariance = np.linalg.inv(rows.T @ rows / 0.1 + 2 * np.eye(5))
     standardized = (losses - losses.mean()) / losses.std()
-    mean = covariance @ rows.T @ standardized / 0.3**2
+    mean = covariance @ rows.T @ standardized / 0.1
     assert drawn.mean(axis=0) == pytest.approx(mean, abs=0.05)
     assert np.cov(drawn.T) == pytest.approx(covariance, abs=0.05)
 
