@@ -155,8 +155,7 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
         if wanted == "subset" and are_few and "folds" in possible:
             wanted = "folds"
         if wanted != "epochs":
-            rows = "few" if are_few else "many"
-            reason = f"no model trains in epochs, and the data have {rows} rows"
+            reason = f"no model trains in epochs, and no fidelity has more rungs than {wanted}"
     if wanted == "subset":
         return Rungs("subset", subset_levels(objective, eta)), reason
     total = objective.epochs if wanted == "epochs" else objective.n_folds

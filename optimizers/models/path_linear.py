@@ -21,7 +21,8 @@ from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.space.vectors import ROUNDING, Array
 
 RIDGE = 0.1
-"""Variance of the noise, relative to the prior variance of the effects."""
+"""Variance of the noise in linear models of paths: relative to the prior variance of an effect in
+FLASH, and to the variance of the losses in ADMM."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ from prefect_tune.optimizers.trials.trial import Trial
 _REST = "", ""
 """Key of the overhead of a trial."""
 PER_ROWS, _PER_COLUMNS = 1000.0, 10
-"""Number of rows, and of columns, for which levels are stored."""
+"""Number of rows, and of columns, for which levels are stored. The number of rows is also the
+minimum of a partial run, and the default if the number is unknown."""
 LEAST_SECONDS = 1e-4
 """Lower bound of measured seconds, which may be 0 or negative because clocks differ."""
 _SURE, _UNSURE = 0.3, 1.0
