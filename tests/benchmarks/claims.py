@@ -9,16 +9,16 @@ A claim compares methods on equal worlds, with equal seeds:
 - `paths`: FLASH's own world of 1,456 paths, additive or with interactions (planted losses);
 - `artificial`: the artificial objective of ADMM's paper, in the shapes of its tables A2 and A3;
 - `bounds`: a latency bound that 5, 10 or 30 % of random configurations meet (planted losses);
-- `curves`: recorded learning curves of seven tables, with a budget of 8 full training runs; in
-  `charged-curves`, asks take their seconds from the budget;
+- `curves`: seven tables of recorded learning curves and three of synthetic curves, with a budget of
+  8 full training runs; in `charged-curves`, asks take their seconds from the budget;
 - `grids`: recorded grids of SVMs on subsets of three tables; small subsets of two tables mislead;
 - `tables`: FLASH's space on the tables FILE (CSV or Parquet with the column `target`);
 - `pairs`: ESMBO's ensembles, each of one model on one of the tables FILE (classification).
 
-`--rerun` runs claims anew and prints fresh figures next to the recorded figures. FOLDER keeps the
-runs, so an interrupted rerun continues. `--commit` replaces the records of the claims. Methods are
-written `flash:variant=paper`. Two figures are level if they differ by less than two standard errors
-of their paired difference.
+`--rerun` runs claims anew, and prints fresh figures below the recorded figures of the same methods
+and seeds. FOLDER keeps the runs, so an interrupted rerun continues. `--commit` replaces the records
+of the claims. Methods are written `flash:variant=paper`. Two figures are level if they differ by
+less than two standard errors of their paired difference.
 """
 
 import argparse
@@ -143,8 +143,7 @@ class Claim:
         worlds: Names of the worlds.
         seeds: Number of runs of each method in each world.
         methods: Methods with options, separated by commas.
-        at: Indices of the reported values, by the text of their column.
-        is_rank: Whether a column is a mean rank over worlds and seeds, or a median.
+        at: Indices of the values that are reported as mean ranks, by the text of their column.
         against: Method whose final loss the others should reach sooner; empty for none.
         spent: `trials` or `seconds` to that loss, as a fraction of the other method's total.
         models: Spaces of the tables given on the command line, each a world with each table.
@@ -155,7 +154,6 @@ class Claim:
     seeds: int
     methods: str
     at: Mapping[str, int]
-    is_rank: bool = True
     against: str = ""
     spent: str = "trials"
     models: Sequence[str] = ("",)
@@ -200,8 +198,7 @@ CLAIMS = {
         ("mnist_t10k", "cal_housing", "phishing_websites"),
         10,
         "fabolas,fabolas:variant=paper,ei,hyperband,random",
-        {"median full evaluations to an error within 0.5 points of the best": 2},
-        is_rank=False,
+        {},
     ),
     "tables": Claim(
         partial(on_table, 60, Path(gettempdir()) / "claim_tables"),
@@ -230,7 +227,11 @@ def figures(name: str, runs: pd.DataFrame) -> Iterator[str]:
     methods = [
         m for m in dict.fromkeys([*claim.methods.split(","), *sorted(present)]) if m in present
     ]
-    columns = {text: column(claim, methods, runs, i) for text, i in claim.at.items()}
+    columns = {text: column(methods, runs, i) for text, i in claim.at.items()}
+    if name == "grids":
+        for world, of_world in runs.groupby("world"):
+            costs = of_world["values"].str[2].groupby(of_world["method"]).median()
+            columns[f"full evaluations on `{world}`"] = [reached(costs[m]) for m in methods]
     if name == "bounds":
         last = [[values[-1] for values in runs.loc[runs["method"] == m, "values"]] for m in methods]
         columns["found"] = [f"{np.isfinite(x).sum()} of {len(x)}" for x in last]
@@ -291,17 +292,12 @@ def shown(method: str) -> str:
     return ", ".join([f"`{name}`", *(f"`{option}`" for option in options)])
 
 
-def column(claim: Claim, methods: list[str], runs: pd.DataFrame, index: int) -> list[str]:
-    """Return all methods' figures for one of the values; the best and its equals are bold."""
+def column(methods: list[str], runs: pd.DataFrame, index: int) -> list[str]:
+    """Return all methods' mean ranks for one of the values; the best and its equals are bold."""
     values = runs.assign(value=runs["values"].str[index])
     wide = values.pivot_table(
         index=["world", "seed"], columns="method", values="value", aggfunc="first"
     )[methods].dropna(how="all")
-    if not claim.is_rank:
-        by_world = wide.groupby(level="world").median()
-        return [
-            ", ".join(f"{world} {reached(x)}" for world, x in by_world[m].items()) for m in methods
-        ]
     ranks = np.apply_along_axis(rankdata, 1, wide.fillna(inf).to_numpy())
     means, best = ranks.mean(axis=0), int(ranks.mean(axis=0).argmin())
     apart = ranks - ranks[:, [best]]
@@ -380,13 +376,18 @@ def main() -> None:
     recorded = pd.read_parquet(RECORDS) if RECORDS.exists() else pd.DataFrame(columns=KEY)
     for name in options.rerun or CLAIMS:
         of_claim = recorded[recorded["claim"] == name]
+        if options.methods:
+            of_claim = of_claim[of_claim["method"].isin(options.methods.split(","))]
+        if options.seeds:
+            of_claim = of_claim[of_claim["seed"] < options.seeds]
         if len(of_claim):
             revisions = ", ".join(sorted(set(of_claim["revision"])))
             print(f"## {name}, recorded at {revisions}", *figures(name, of_claim), sep="\n")
-            asks = of_claim.groupby("method")["asks"].median().dropna()
+            asks = of_claim.groupby("method")["asks"].median().dropna().round(2)
             print("median seconds of asks:", asks.to_dict() or "not measured")
         elif not options.rerun:
-            print(f"## {name}: no record; run tests/benchmarks/run claims --rerun {name}")
+            files = "" if CLAIMS[name].worlds else " --tables FILE ..."
+            print(f"## {name}: no record; run tests/benchmarks/run claims --rerun {name}{files}")
         if options.rerun:
             fresh = rerun(name, options)
             print(f"## {name}, run anew", *figures(name, fresh), sep="\n")
