@@ -169,9 +169,8 @@ class HistoriesOptions(MethodOptions):
     """Options of `--method esmbo` and `ers`."""
 
     n_histories: int = option(
-        "Number of bootstrap samples of the held-out rows, each with its own history; fewer if "
-        "the budget has fewer trials. 1 is a single history on all held-out rows, which is an "
-        "ordinary search for the best model.",
+        "Number of bootstrap samples of the held-out rows, each with its own history. 1 is a "
+        "single history on all held-out rows, which is an ordinary search for the best model.",
         default=30,
         at_least=1,
     )
