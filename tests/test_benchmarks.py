@@ -15,6 +15,7 @@ from peer_tools.report import RECORDED, at_stages, mean_ranks, ratio
 
 TESTS = Path(__file__).parent
 pytestmark = [pytest.mark.slow, pytest.mark.full]
+PAGE = (TESTS.parent / "deployments/docs/pages/benchmarks.md").read_text()
 BENCHMARKS = [TESTS / "benchmarks" / "claims.py", *sorted((TESTS / "benchmarks").glob("*/*.py"))]
 
 
@@ -47,18 +48,16 @@ def test_recorded_curves_are_part_of_the_repository(name: str, tmp_path: Path) -
 
 
 def test_figures_of_the_methods_claims_match_the_stored_runs() -> None:
-    page = (TESTS.parent / "deployments/docs/pages/benchmarks.md").read_text()
     stored = pd.read_parquet(RECORDS)
     assert set(stored["claim"]) <= set(CLAIMS)
     assert stored[["command", "revision", "machine"]].notna().all(axis=None)
     for name, runs in stored.groupby("claim"):
-        assert "\n".join(figures(str(name), runs)) in page
+        assert "\n".join(figures(str(name), runs)) in PAGE
 
 
 def test_figures_on_the_benchmark_page_match_the_recorded_runs() -> None:
     frame = pd.read_parquet(RECORDED)
-    page = (TESTS.parent / "deployments/docs/pages/benchmarks.md").read_text()
-    tables = page.split("## Other tools")[1].split("\n\n")
+    tables = PAGE.split("## Other tools")[1].split("\n\n")
     rows = next(part for part in tables if part.startswith("|")).splitlines()[2:]
     shown = [line.strip("|").split("|") for line in rows]
     ranks = [mean_ranks(losses) for losses in at_stages(frame, "test_loss").values()]

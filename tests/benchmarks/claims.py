@@ -355,9 +355,8 @@ def committed(name: str, fresh: pd.DataFrame) -> None:
     for column_name in ("values", "seconds"):
         arrays = (np.asarray(x, "float32") for x in fresh[column_name])
         fresh[column_name] = [np.round(x, 5) for x in arrays]
-    if RECORDS.exists():
-        before = pd.read_parquet(RECORDS)
-        fresh = pd.concat([before[before["claim"] != name], fresh])
+    before = pd.read_parquet(RECORDS)
+    fresh = pd.concat([before[before["claim"] != name], fresh])
     fresh.sort_values(KEY).to_parquet(RECORDS, index=False, compression="zstd")
 
 
@@ -373,7 +372,7 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, nargs="+", default=[])
     parser.add_argument("--commit", action="store_true")
     options = parser.parse_args()
-    recorded = pd.read_parquet(RECORDS) if RECORDS.exists() else pd.DataFrame(columns=KEY)
+    recorded = pd.read_parquet(RECORDS)
     for name in options.rerun or CLAIMS:
         of_claim = recorded[recorded["claim"] == name]
         if options.methods:

@@ -1,4 +1,4 @@
-"""README and pages mention only existing commands, options, methods, benchmarks and files."""
+"""README and pages mention only existing commands, options, methods, benchmarks, tests, files."""
 
 import re
 from pathlib import Path
@@ -19,6 +19,7 @@ OF_OTHERS = {
 }  # fmt: skip
 """Options of Prefect, Dask, uv, benchmarks and the build."""
 CONTRIBUTING = Document(ROOT / ".github" / "CONTRIBUTING.md")
+DEFINED = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
 EVERY = [pytest.param(document, id=document.name) for document in (*DOCUMENTS, CONTRIBUTING)]
 
 
@@ -44,13 +45,15 @@ def leads_somewhere(document: Document, link: str) -> bool:
 
 
 @pytest.mark.parametrize("document", EVERY)
-def test_commands_options_benchmarks_and_links_on_a_page_exist(document: Document) -> None:
+def test_commands_options_benchmarks_tests_and_links_on_a_page_exist(document: Document) -> None:
     text = re.sub(r"<!-- integrate:.*?-->[^\n]*", "", document.text)
     assert set(re.findall(r"`prefect-tune (\w+)", text)) <= set(main.commands)
     options = set(re.findall(r"(?<![\w-])--([a-z][a-z-]*)", re.sub(r"<!--.*?-->", "", text)))
     assert options - OF_OTHERS <= all_options(main)
     benchmarks = re.findall(r"tests/benchmarks/run ([a-z_/]+)", text)
     assert [b for b in benchmarks if not (ROOT / f"tests/benchmarks/{b}.py").exists()] == []
+    tests = re.findall(r"`(test_\w+_\w+_\w+)`", text)
+    assert [test for test in tests if f"def {test}(" not in DEFINED] == []
     assert [link for link in document.links if not leads_somewhere(document, link)] == []
 
 
