@@ -343,14 +343,13 @@ def nearest_miss(study: Study) -> str:
         return ""
     measured, limit = nearest.evaluation.constraints, ("at most", "at least")
     above = [
-        f"{c.name} {number_text(measured[c.name])} (allowed: {limit[c.is_at_least]} {c.bound:g})"
+        f"{c.name} {number_text(measured[c.name])} of {limit[c.is_at_least]} {number_text(c.bound)}"
         if c.name in measured
         else f"{c.name} not measured"
         for c in history.constraints
         if c.excess(measured) > 0
     ]
-    n = len(history.complete) or len(history.stopped)
     return (
-        f"none of {counted(n, 'trial')} meets all constraints; trial "
-        f"{nearest.number} is nearest, with {'; '.join(above)}"
+        f"no trial meets all constraints; trial {nearest.number} is nearest, with "
+        f"{'; '.join(above)}; extend the study, or start a study with looser constraints"
     )
