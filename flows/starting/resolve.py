@@ -151,7 +151,7 @@ def resolve(
     notes += [*_class_notes(dataset, split, metric), *map(Note, group_notes), *input_notes]
     if given.bounds and not method_named(method).honors_constraints:
         text = f"{method} searches without constraints, then chooses among trials that meet them"
-        notes.append(Note(text, "method", method, "to search within the constraints, use admm"))
+        notes.append(Note(text, "method", method, "to search within constraints, use jopt or admm"))
     if trials is not None and trials < (needed := optimizer.fewest_started):
         text = (
             f"method {method} starts {needed} configurations before it evaluates one in full; with "
