@@ -51,6 +51,7 @@ from simulation import Simulation
 from threadpoolctl import threadpool_limits
 
 from prefect_tune.optimizers import make_optimizer
+from prefect_tune.optimizers.registry import METHODS
 
 RECORDS = Path(__file__).parent / "claim_records.parquet"
 KEY = ["claim", "world", "method", "seed"]
@@ -327,6 +328,8 @@ def rerun(name: str, options: argparse.Namespace) -> pd.DataFrame:
     revision = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
     kept = KeptRows(options.out / f"{name}.jsonl", "key")
     methods = (options.methods or claim.methods).split(",")
+    if unknown := {m.split(":")[0] for m in methods} - {*METHODS, "binoculars", "boil"}:
+        sys.exit(f"unknown methods: {', '.join(sorted(unknown))}")
     seeds = range(options.seeds or claim.seeds)
     keys = [
         {"claim": name, "world": world, "method": method, "seed": seed}
