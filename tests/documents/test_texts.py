@@ -57,14 +57,6 @@ def test_commands_options_benchmarks_tests_and_links_on_a_page_exist(document: D
     assert [link for link in document.links if not leads_somewhere(document, link)] == []
 
 
-def test_tests_named_on_the_pages_of_methods_exist() -> None:
-    text = "".join(path.read_text() for path in (PAGES.parent / "methods").glob("*.md"))
-    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
-    named = re.findall(r"`(test_\w+)`", text)
-    assert named
-    assert [name for name in named if f"def {name}(" not in tests] == []
-
-
 def test_each_section_with_a_table_on_the_benchmark_page_names_a_command() -> None:
     page = (PAGES.parent / "benchmarks.md").read_text()
     sections = re.split("^#{2,3} ", page, flags=re.MULTILINE)[1:]
