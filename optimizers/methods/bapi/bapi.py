@@ -191,7 +191,7 @@ class Bapi(Optimizer):
             if epoch < ask:
                 turn.memo["note"] = (
                     f"an epoch takes {1000 * epoch:.3g} ms, less than a proposal ({1000 * ask:.3g} "
-                    "ms); --method hyperband would spend more of the time on training"
+                    "ms); --method bohb would spend more of the time on training"
                 )
         self.memo = turn.memo
         return query
