@@ -19,7 +19,8 @@ with other `--tools`. Eight tables with two splits of five tools take three hour
 environment needs the extra `prefect-tune[peers]`.
 `--recorded` prints the report of the runs shown in README, and the contribution of each part of our
 default: tools `ours`, `ours:space=flash+regression`, `ours:start=none`, `ours:race=false` and
-`ours:ensemble=single` on one split of the same tables.
+`ours:ensemble=single` on one split of the same tables. Last come runs of 45 seconds with the tools
+`ours`, `ours:method=admm` and `ours:method=tpe` on two splits of six tables.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from pathlib import Path
 import pandas as pd
 from machine import describe
 from peer_tools.one_run import adapter
-from peer_tools.report import PARTS, RECORDED, goals, parts, report
+from peer_tools.report import METHODS, PARTS, RECORDED, goals, parts, report
 from peer_tools.runs import Run, Tool, collected, install_peers, run_one
 from peer_tools.tables import TableFile
 
@@ -53,6 +54,8 @@ def main() -> None:
         report(pd.read_parquet(RECORDED))
         print("our default over the same without one of its parts, test losses:")
         parts(pd.read_parquet(PARTS))
+        print("our default over the same with another method, test losses:")
+        parts(pd.read_parquet(METHODS))
         return
     if chosen.out is None or not chosen.tables:
         parser.error("name tables, and a folder with --out")

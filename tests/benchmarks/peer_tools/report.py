@@ -7,12 +7,24 @@ import numpy as np
 import pandas as pd
 from machine import Goals
 
-__all__ = ["PARTS", "RECORDED", "at_stages", "goals", "mean_ranks", "parts", "ratio", "report"]
+__all__ = [
+    "METHODS",
+    "PARTS",
+    "RECORDED",
+    "at_stages",
+    "goals",
+    "mean_ranks",
+    "parts",
+    "ratio",
+    "report",
+]
 
 RECORDED = Path(__file__).with_name("recorded_runs.parquet")
 """Rows of the runs that README speaks of."""
 PARTS = Path(__file__).with_name("recorded_parts.parquet")
 """Rows of our default and of our default without each of its parts."""
+METHODS = Path(__file__).with_name("recorded_methods.parquet")
+"""Rows of our default and of our default with other methods."""
 BLOCK = ["table", "split"]
 HALF = 50.0
 """Percent of half a row; it is added to an error before ratios are taken."""
