@@ -1,8 +1,8 @@
 """Observations, and Gaussian processes of losses and run times (equation 6, section 3.4).
 
-By default, a process uses the most likely parameters. `variant=paper` draws the parameters of both
-processes with emcee (Foreman-Mackey et al. 2013), whose walkers start near the most likely
-parameters at each ask. The priors are those of section 3.4.
+By default, a process uses the most likely parameters. `variant=paper` uses the priors of section
+3.4, and draws the parameters of both processes with emcee (Foreman-Mackey et al. 2013), whose
+walkers start near the most likely parameters at each ask.
 """
 
 from collections.abc import Mapping

@@ -351,7 +351,7 @@ def judge_large(known: pd.DataFrame, space: Space, name: str, size: int, reached
     means = np.nan_to_num(found, nan=1.0).reshape(-1, 2, len(SPENT)).mean(axis=0)
     print(f"{name}: mean normalized regret, each table left out once:")
     for spent, of_many, of_few in zip(SPENT, *means, strict=True):
-        text = f"after {spent} CPU seconds: regret over that of the portfolio for few rows"
+        text = f"after {spent} CPU seconds: regret / regret of the portfolio for few rows"
         reached.at_most(f"  {text}", of_many / of_few, 1.0)
     return bool(means[0].mean() <= means[1].mean())
 

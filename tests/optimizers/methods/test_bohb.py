@@ -102,7 +102,7 @@ def test_older_results_count_as_feasible() -> None:
     assert (len(good), bad[-1].number) == (3, 0)
 
 
-def test_each_fidelity_has_densities_of_its_own_models() -> None:
+def test_densities_of_a_fidelity_contain_models_of_the_ladder_only() -> None:
     """Models with epochs and models without epochs have full evaluations alone in common."""
     optimizer = Bohb(counted_space((2,), 2), 0, OBJECTIVE)
     seen(optimizer, [float(i) for i in range(24)], epochs=None)
